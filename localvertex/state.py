@@ -132,7 +132,7 @@ class ForeignStateError(UsageError):
     """The state was made in another folder, on another machine, or by another user; its queued jobs must not run."""
 
 
-def claim(root: Path, *, adopt: bool = False) -> Path:
+def bind(root: Path, *, adopt: bool = False) -> Path:
     """Return the state folder, private, and bound to its path, machine and user; `adopt` accepts state made elsewhere.
 
     Raises:

@@ -79,7 +79,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
         if below is None:
             place = Path(os.path.realpath(path))
         else:
-            _must_stay(path, below)
+            must_stay(path, below)
             place = Path(os.path.realpath(path.parent)) / path.name
         with _folder(place.parent, below) as folder:
             temporary = f".{place.name}.{os.urandom(6).hex()}"
@@ -122,11 +122,12 @@ def output(folder: Path, name: str | Path) -> Path:
     Raises:
         UsageError: A link leads elsewhere, or something is there that is neither a file nor a folder.
     """
-    _must_stay(folder / name, folder)
+    must_stay(folder / name, folder)
     return folder / name
 
 
-def _must_stay(path: Path, folder: Path) -> None:
+def must_stay(path: Path, folder: Path) -> None:
+    """Refuse a path that a link leads out of a folder, that is a link itself, or that is neither a file nor a folder (UsageError)."""
     top = Path(os.path.realpath(folder))
     parent = Path(os.path.realpath(path.parent))
     if not parent.is_relative_to(top):

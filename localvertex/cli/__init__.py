@@ -1,1 +1,1 @@
-"""The verbs that run jobs on this machine: `local …` and `rehearse`, which entry points add to the command line."""
+"""The verbs `local …`, `rehearse` and `console`, which entry points add to the command line."""

@@ -93,7 +93,7 @@ def rehearse(
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
-    return recorder.ended(job.data, runs.run_id_of(job.output), error, attempts)
+    return recorder.finish(job.data, runs.run_id_of(job.output), error, attempts)
 
 
 def _cancel(request: SubmittedRun) -> None:

@@ -100,7 +100,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     from localvertex.jobs.settings import QUEUED_S
 
     loaded, folder = where.project()
-    servers.bind(folder, adopt=asked.adopt)
+    servers.bind_or_ask(folder, adopt=asked.adopt)
     settings = settings_of_project(
         loaded,
         folder,

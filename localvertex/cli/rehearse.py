@@ -18,7 +18,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
-from vertexrig.files import output, typed, write_text
+from vertexrig.files import must_stay, typed, write_text
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.model import Sweep
 from vertexrig.results import attempts
@@ -71,7 +71,7 @@ def command(
     With `--fault`, the job runs on a local Vertex with that fault, and vertexrig starts the job's candidates as `submit --watch`
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
-    extras.need("optuna", "requests")  # of the extra `local`; only a sweep imports optuna
+    extras.need("optuna", "requests")  # the extra `local` brings both; only a sweep imports optuna
     from localvertex.rehearsal import no_trials, prepare, rehearse  # 140 ms, and an extra
 
     workspace = project.workspace(name)
@@ -82,7 +82,7 @@ def command(
         # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
         workspace = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
-    servers.bind(workspace.loaded.output(STATE_FOLDER))
+    servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
     watcher, options_given = _watcher(name, quiet), steps.named(project.file)
     interrupted: list[int] = []
     if faults.texts:  # its server handles signals, and it prepares every candidate
@@ -101,7 +101,7 @@ def command(
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
-            output(workspace.loaded.folder, prepared.file)  # refused now rather than by `_next_steps`, after the run
+            must_stay(prepared.file, workspace.loaded.folder)  # refused now rather than by `_next_steps`, after the run
             done = rehearse(
                 prepared,
                 watcher=watcher,
@@ -237,7 +237,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "astray": [typed(path) for path in done.astray] if done.model_empty else [],
         "output": typed(done.output) if done.output else None,
         "seconds": round(done.seconds, 1),
-        "stand_ins": list(done.stand_ins),
+        "differences": list(done.differences),
         "warnings": list(done.warnings),
         "hint": done.hint or None,
         "trials": list(done.trials),
@@ -258,7 +258,7 @@ def _text(done: Rehearsal) -> str:
         rows.append(("model", typed(done.model)))
     elif done.output:
         rows.append(("output", typed(done.output)))
-    rows += [("difference", sentence) for sentence in done.stand_ins]
+    rows += [("difference", sentence) for sentence in done.differences]
     rows += [("warning", sentence) for sentence in done.warnings]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)

@@ -171,7 +171,7 @@ def server(
         given: Options that only a server takes that is started now.
         port: As for `control.up`.
     """
-    servers.bind(folder)
+    servers.bind_or_ask(folder)
     with state.in_use(folder) as use:
         here = state.find(folder)
         # One that was killed holds the folder for a while as it dies; then another is started.

@@ -1,4 +1,7 @@
-"""Where the local Vertex of a command line is: the folder of its state, its project, the server that runs there."""
+"""The options of verbs that run jobs on this machine, and where the local Vertex of a command line is.
+
+`rehearse` has the options and the state folder, and runs without a server.
+"""
 
 from __future__ import annotations
 
@@ -123,14 +126,14 @@ class FaultOptions:
         return [Fault.parse(text) for text in self.texts]
 
 
-def bind(folder: Path, *, adopt: bool = False) -> None:
+def bind_or_ask(folder: Path, *, adopt: bool = False) -> None:
     """Bind the state folder to this machine. If the state was made elsewhere and `adopt` does not accept it, ask the user."""
     try:
-        state.claim(folder, adopt=adopt)
+        state.bind(folder, adopt=adopt)
     except state.ForeignStateError as error:
         if not (sys.stdin.isatty() and click.confirm(f"{error}\nUse it?", err=True)):
             raise
-        state.claim(folder, adopt=True)
+        state.bind(folder, adopt=True)
 
 
 pace_options = options.group("pace", PaceOptions)

@@ -63,7 +63,7 @@ def started(
     """
     for module in ("uvicorn", "optuna", "google_crc32c", "cryptography"):
         import_module(module)  # what the server's own process would miss is reported here
-    root = state.claim(settings.root)
+    root = state.bind(settings.root)
     with ExitStack() as undo:  # also after Ctrl-C, which would leave an unknown server behind
         found = _started(settings, port, timeout, root, record, undo)
         undo.pop_all()

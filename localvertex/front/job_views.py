@@ -122,7 +122,7 @@ def replicas(store: Resources, root: Path | None, name: str) -> Json:
         accelerators = f"{pool.accelerator_count} × {pool.accelerator_type}" if pool.accelerator_type else ""
         row = {"name": one.name, "role": one.role, "machine": pool.machine_type, "accelerators": accelerators}
         rows.append(row if folder is None else {**row, **_log(folder / f"{one.name}.log")})
-    hint, notes = kept.hidden.get("hint", ""), [*kept.hidden.get("warnings", ()), *kept.hidden.get("stand_ins", ())]
+    hint, notes = kept.hidden.get("hint", ""), [*kept.hidden.get("warnings", ()), *kept.hidden.get("differences", ())]
     return {"replicas": rows, "folder": str(folder or ""), "notes": [*([f"Hint: {hint}"] if hint else []), *notes]}
 
 

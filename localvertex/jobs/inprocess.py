@@ -110,7 +110,7 @@ class LocalJobs:
 
         Args:
             name: Its resource name.
-            changed: Called with it after each change, in this thread.
+            changed: Called with it when it has changed, in this thread; not for its last state, with which `follow` returns.
             cancelled: Whether it is to be cancelled; asked about ten times a second.
         """
         asked = False

@@ -17,8 +17,7 @@ from localvertex.jobs.queue import Queue
 from localvertex.jobs.resources import CUSTOM_JOBS
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.runner import containers
-from localvertex.runner import policy as rules
+from localvertex.runner import containers, policy
 from localvertex.runner.job_files import job_folder
 from localvertex.runner.lines import SERVICE, Line
 from localvertex.runner.options import Control
@@ -191,7 +190,7 @@ class Jobs:
         # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
         self._change(name, CANCELLING)
         if self.queue.withdraw(name):
-            self._change(name, CANCELLED, rules.ON_CANCEL)
+            self._change(name, CANCELLED, policy.ON_CANCEL)
             return
         # None where the thread has not registered it yet; `_run_with` then reads CANCELLING.
         control = self._controls.get(name)
@@ -225,12 +224,12 @@ class Jobs:
         for stored in self.store.unfinished(CUSTOM_JOBS):
             state, job = stored.body["state"], stored.hidden["spec"]
             if state == CANCELLING:
-                self._change(stored.name, CANCELLED, rules.ON_CANCEL)
+                self._change(stored.name, CANCELLED, policy.ON_CANCEL)
             elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
                 message = (
                     "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
                 )
-                self._change(stored.name, FAILED, JobError(rules.INTERNAL, message))
+                self._change(stored.name, FAILED, JobError(policy.INTERNAL, message))
             else:
                 if state == RUNNING:
                     self.log(
@@ -260,6 +259,8 @@ class Jobs:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
     def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
+        """Put a job into the queue. It was created PENDING, as the service answers, and waits as QUEUED."""
+
         def edit(body: Json, _: Json) -> None:
             if body["state"] == PENDING:
                 resources.move(body, QUEUED)
@@ -281,7 +282,7 @@ class Jobs:
             self._run_with(name, control)
         except Exception as error:  # a defect here must not leave a job running
             message = f"Internal error occurred for the current attempt: {error}"
-            self._fail_when_possible(name, JobError(rules.INTERNAL, message))
+            self._fail_when_possible(name, JobError(policy.INTERNAL, message))
             # Another error is a defect of this program: its traceback belongs into the server's log.
             if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
@@ -293,7 +294,7 @@ class Jobs:
             control.close()
 
     def _run_with(self, name: str, control: Control) -> None:
-        """Take a job from the queue to its end: QUEUED or PENDING, PENDING until it has machines and packages, RUNNING, its last state."""
+        """Take a job from the queue to its end. Its states: QUEUED; PENDING until it has machines and packages; RUNNING; its last one."""
         stored = self.store.get(name)
         if stored is None or stored.body["state"] in ENDED:
             return
@@ -308,9 +309,9 @@ class Jobs:
         if missing:
             self._change(name, RUNNING)  # as a pipeline's job was seen to do
         if missing or not self._gets_machines(name, job, region, control):
-            message = missing or rules.stockout_message(region)
+            message = missing or policy.stockout_message(region)
             self.log(name, message, "ERROR")
-            self._change(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
+            self._change(name, FAILED, JobError(policy.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
             self.settings.run,
@@ -339,7 +340,7 @@ class Jobs:
         else:
             # Before the last state: a caller that waits for it finds the result.
             self.watcher.result(name, result)
-            told = {"warnings": result.warnings, "hint": result.hint, "stand_ins": result.stand_ins}
+            told = {"warnings": result.warnings, "hint": result.hint, "differences": result.differences}
             if any(told.values()):
                 self.store.change(name, lambda _, hidden: hidden.update(told))
             self._change(name, result.state, result.error)
@@ -355,7 +356,7 @@ class Jobs:
             # The log of a job that waits was seen to repeat the line; how often is not on record.
             if time.monotonic() >= logged_at + 60:
                 logged_at = time.monotonic()
-                self.log(name, rules.stockout_message(region), "ERROR")
+                self.log(name, policy.stockout_message(region), "ERROR")
             control.wait(0.1)
         self.held.discard(name)
         return True

@@ -13,7 +13,7 @@ from localvertex.http import ApiError, Json, invalid
 from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
-from localvertex.runner import policy as rules
+from localvertex.runner import policy
 from localvertex.runner.environment import local_path
 from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
 
@@ -130,7 +130,7 @@ class Pipelines:
         for stored in self.store.unfinished(PIPELINES):
             job = self.store.get(str(stored.hidden.get("job", "")))
             if job is None:
-                error = {"code": rules.INTERNAL, "message": "The pipeline's CustomJob is gone."}
+                error = {"code": policy.INTERNAL, "message": "The pipeline's CustomJob is gone."}
                 lifecycle.advance(self.store, stored.name, of_pipeline(FAILED), error)
             else:
                 self._changed(job.name, job.body["state"])
@@ -166,7 +166,7 @@ class Pipelines:
                 if uri
                 else "There is no output directory to take a model from."
             )
-            return {"code": rules.INVALID_ARGUMENT, "message": message}
+            return {"code": policy.INVALID_ARGUMENT, "message": message}
         parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
         above, id_ = str(stored.body.get("parentModel", "")), str(stored.body.get("modelId", ""))
         fields = {**wanted, "artifactUri": uri, "trainingPipeline": pipeline}
@@ -176,7 +176,7 @@ class Pipelines:
                 shown = {key: made[key] for key in ("name", "versionId", "versionAliases")}
                 self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**fields, **shown}))
         except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran
-            code = rules.NOT_FOUND if error.code == 404 else rules.INVALID_ARGUMENT
+            code = policy.NOT_FOUND if error.code == 404 else policy.INVALID_ARGUMENT
             return {"code": code, "message": error.message}
         return None
 

@@ -26,7 +26,7 @@ _LENGTH = re.compile(r"[0-9]+m|[0-9]+h|[0-9]+(\.[0-9]+)?s")
 
 @dataclass
 class Fault:
-    """A rule that makes jobs fail as the cloud does.
+    """What makes jobs fail as the cloud does.
 
     Args:
         kind: `stockout` (the job is accepted, waits and fails), `quota` (creating it is refused, or its pipeline fails),
@@ -122,8 +122,8 @@ class Settings:
         root: Its folder.
         slots: Replicas that run at a time; a job that needs more runs alone.
         checks: Refuse jobs with findings of severity error, as the service would.
-        run: How jobs run; job id, project, region and trial are filled in.
-        faults: Rules for stock-outs, refusals and preemptions; changed at run time.
+        run: How jobs run; the manager fills in job id, project number, region, trial and whether it runs again.
+        faults: The stock-outs, refusals and preemptions; changed at run time.
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.

@@ -15,7 +15,7 @@ from localvertex.jobs.resources import TUNING_JOBS
 from localvertex.jobs.store import StoredResource
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
-from localvertex.runner import policy as rules
+from localvertex.runner import policy
 from localvertex.runner.job_files import metric_file
 from vertexrig.errors import VertexrigError
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
@@ -78,7 +78,7 @@ class _Executor:
         )
         # INVALID_ARGUMENT is what an exit of the program itself gives; stockouts and defects of this machine have
         # other codes.
-        early = state == FAILED and error.get("code") == rules.INVALID_ARGUMENT and seconds <= _AT_START_S
+        early = state == FAILED and error.get("code") == policy.INVALID_ARGUMENT and seconds <= _AT_START_S
         return TrialOutcome(state == SUCCEEDED, str(error.get("message", "")), early)
 
     def stop(self, handle: Handle) -> None:
@@ -221,7 +221,7 @@ class Studies:
                 time.sleep(1.0)
         except Exception as error:  # a defect here must not leave a study running
             message = f"Internal error occurred for the current attempt: {error}"
-            lifecycle.advance(self.store, name, FAILED, {"code": rules.INTERNAL, "message": message})
+            lifecycle.advance(self.store, name, FAILED, {"code": policy.INTERNAL, "message": message})
             if not isinstance(error, VertexrigError):
                 raise
         finally:
@@ -274,7 +274,7 @@ class Studies:
             return  # the server closes
         if run.note:
             self.jobs.log(name, run.note, "WARNING")
-        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED_CODE}.get(result.state)
+        code = {FAILED: policy.INTERNAL, CANCELLED: policy.CANCELLED_CODE}.get(result.state)
         # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)

@@ -1,4 +1,4 @@
-"""Rehearsals: a job's or sweep's YAML run on this machine as Vertex AI would run it, from the package to the exit code."""
+"""Rehearsals: a job's or sweep's YAML run on this machine as Vertex AI would run it, from the package to the record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from localvertex.runner.environment import local_path
 from localvertex.runner.job_files import metric_file
 from localvertex.runner.lines import Line
 from localvertex.runner.result import JobResult
-from localvertex.state import claim
+from localvertex.state import bind
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.package import builder
@@ -38,6 +38,7 @@ def prepare(workspace: Workspace, name: str) -> Prepared:
 
     Raises:
         FindingsError: The checks found an error.
+        ConfigError: The project file asks for what cannot be.
         UsageError: There is no such job or sweep.
     """
     prepared = workspace.prepare(name)
@@ -72,12 +73,13 @@ def rehearse(
         engine: What runs images (`RunOptions`).
 
     Raises:
-        UsageError: There is no such run, or `trials` was given for a job.
+        PackageError: The trainer cannot be packaged.
+        UsageError: There is no such run, `trials` was given for a job, or the state folder was made elsewhere (ForeignStateError).
     """
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
         raise no_trials(name)
-    root = claim(loaded.output(STATE_FOLDER))
+    root = bind(loaded.output(STATE_FOLDER))  # again, after the verb: other callers come here first
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run_id())
@@ -101,7 +103,8 @@ def rehearse(
             recorder.history.save(recorder.record(body, view.run_id))
 
         with recorder.history.running(recorder.record(here.get(job), view.run_id)):
-            return recorder.ended(here.follow(job, save, cancelled), view.run_id)
+            body = here.follow(job, save, cancelled)
+            return recorder.finish(body, view.run_id)
 
 
 def no_trials(name: str) -> UsageError:
@@ -133,25 +136,24 @@ class Recorder:
     Args:
         name: The job or sweep.
         root: The folder of the state.
-        watcher: Called with what jobs print, each new state but the last, and trials.
+        passed_to: Called with what jobs print, each new state but the last, and trials.
 
     Attributes:
         watcher: What the local Vertex calls.
     """
 
-    def __init__(self, name: str, root: Path, watcher: Watcher) -> None:
+    def __init__(self, name: str, root: Path, passed_to: Watcher) -> None:
         self.name, self.root, self.history = name, root, History(root)
-        self.watcher = Watcher(line=self._line, state=self._state, trial=watcher.trial, result=self._result)
-        self._passed_to, self._begun, self._shown = watcher, time.monotonic(), ""
+        self.watcher = Watcher(line=self._line, state=self._state, trial=passed_to.trial, result=self._result)
+        self._passed_to, self._begun, self._shown = passed_to, time.monotonic(), ""
         self._results: dict[str, JobResult] = {}
-        self._notes: list[str] = []
+        self._of_study: list[str] = []
 
     def _line(self, job: str, line: Line) -> None:
         if f"/{TUNING_JOBS}/" in job:
             # A study's own log lines report what differs from Vertex AI; the summary lists them as differences.
-            self._notes.append(line.text)
-        # The service writes the routine lines for every job.
-        elif not line.routine:
+            self._of_study.append(line.text)
+        elif line.shown:
             self._passed_to.line(job, line)
 
     def _state(self, job: str, state: str) -> None:
@@ -166,10 +168,10 @@ class Recorder:
         """Return what the history keeps of a job as it is now."""
         return Record(self.name, body, run, str(_local(RemoteJob(body).output, self.root) or ""), **more)
 
-    def ended(
+    def finish(
         self, body: Mapping[str, Any], run: str, error: str = "", attempts: tuple[Mapping[str, Any], ...] = ()
     ) -> Rehearsal:
-        """Return how the rehearsal went, and keep its last record.
+        """Keep the last record, and return how the rehearsal went.
 
         Args:
             body: The job or sweep as the API shows it; without a name if none was made.
@@ -180,16 +182,16 @@ class Recorder:
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
         # For a sweep: the results of all its trials' jobs.
         results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
-        notes = (
+        found = (
             ["the local study engine replaces Vertex AI's search; on Vertex AI, the trials get other values"]
             if tuning
             else []
         )
-        notes += [*(one for result in results for one in result.stand_ins), *self._notes]
-        stand_ins = tuple(dict.fromkeys(notes))
+        found += [*(one for result in results for one in result.differences), *self._of_study]
+        differences = tuple(dict.fromkeys(found))
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
-            more = {"metrics": metrics, "stand_ins": stand_ins, "attempts": attempts}
+            more = {"metrics": metrics, "differences": differences, "attempts": attempts}
             self.history.save(self.record(body, run, **more))
         # The last to fail: its end is the one that a study ended with.
         failed = next((one for one in reversed(results) if one.state == job.state == FAILED), None)
@@ -201,7 +203,7 @@ class Recorder:
             _local(job.output, self.root),
             run,
             metrics,
-            stand_ins=stand_ins,
+            differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
             trials=tuple(table(body)) if tuning else (),
             attempts=attempts,

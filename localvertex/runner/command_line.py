@@ -62,6 +62,6 @@ class ReplicaProgram:
         return "" if self.container or not can_show_buckets() else str(bucket_folder(root))
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def differences(self) -> tuple[str, ...]:
         """A sentence for each thing that is different here; empty ones do not count."""
         return self.stand_ins if self.container or can_show_buckets() else (*self.stand_ins, _UNSEEN)

@@ -99,7 +99,7 @@ class Interpreter:
 
 
 @lru_cache(maxsize=32)
-def interpreter(python: str) -> Interpreter:
+def inspect_python(python: str) -> Interpreter:
     """Look at a Python.
 
     Raises:

@@ -124,7 +124,7 @@ class Preparation:
         # A mapped folder counts before an image that is built: the user has named it for this machine.
         local = first_match(options.images, pool.image)
         stand_in = image_stand_ins.find(root, pool.image) if local is None else None
-        base = interpreter(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)
+        base = python_for(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)
         if stand_in is not None:
             python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, self.give_up)
             return _of_stand_in(pool, stand_in, base, python)
@@ -169,7 +169,7 @@ def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, pyth
         settings={**one.env, **settings},
         stand_ins=(_version_difference(base, one.base), keras),
         framework=keras2.framework(one.base),
-        broken=_broken(python, one.base),
+        broken=_broken_text(python, one.base),
     )
 
 
@@ -186,12 +186,12 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         stand_ins=(_version_difference(base, pool.image), packages.layer_note(python, "replaced"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
-        broken=_broken(python, pool.image),
+        broken=_broken_text(python, pool.image),
         steps=packages.steps_of(python.parent.parent),
     )
 
 
-def _broken(python: Path, image: str) -> str:
+def _broken_text(python: Path, image: str) -> str:
     """Return what the packages did to the framework of this machine, and what to do about it, "" if nothing."""
     broken, prebuilt = packages.layer_note(python, "broken"), load().image(image)
     if not broken or prebuilt is None:
@@ -225,7 +225,7 @@ def _of_built_image(
     )
 
 
-def interpreter(
+def python_for(
     image: str, options: RunOptions, log: Callable[[str], None], give_up: Callable[[], bool]
 ) -> packages.Interpreter:
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
@@ -236,7 +236,7 @@ def interpreter(
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None
-    base = packages.interpreter(named if named and named != AUTO else sys.executable)
+    base = packages.inspect_python(named if named and named != AUTO else sys.executable)
     if prebuilt is None:
         return base
     lacks_tensorflow = not named and prebuilt.framework == "tf" and "tensorflow" not in base.installed
@@ -251,7 +251,7 @@ def interpreter(
         log(f"No environment of {name} could be made ({error}): TensorFlow is installed beside this Python's packages")
         return base
     log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
-    return packages.interpreter(str(made.python))
+    return packages.inspect_python(str(made.python))
 
 
 def _nowhere(image: str, why: str) -> JobFailedError:

@@ -54,25 +54,25 @@ def command(
     folder = job_folder / one.name
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
-    service = _service(one, pool, replicas, job, options)
-    metrics = job_files.metric_file(root, options.job_id, one.name)
-    service["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
-    # After the service's, to which the user's `$(NAME)` may refer.
-    service |= cluster.own_environment(pool.env, service)
+    metrics = str(job_files.metric_file(root, options.job_id, one.name))
+    set_by_service = _service(one, pool, replicas, job, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
+    # The job's own come after the service's, to which their `$(NAME)` may refer.
+    variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
-    contract = {
+    # What the process gets, with paths of this machine. `argv` below maps its words after it has filled `variables` in.
+    mapped = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
-        for name, value in service.items()
+        for name, value in variables.items()
     }
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
     mark_value = f"{options.job_id}/{one.name}/"
     mark = f"{MARK}={mark_value}"
     names = [other.address.rpartition(":")[0] for other in replicas]
     if program.container is not None:
-        words = program.argv(service, buckets, keep_gs=options.keep_gs)
+        words = program.argv(variables, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
         argv, env, cleanup, state = containers.command(
-            program.container, pool, entry, args, contract, one.name, names, options, root, folder
+            program.container, pool, entry, args, mapped, one.name, names, options, root, folder
         )
         env |= {MARK: mark_value}
         return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
@@ -86,18 +86,18 @@ def command(
         **options.extra_env,
     }
     # The job names a key file that does not exist on this machine: keep the emulator's own key file.
-    if _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
-        contract.pop(_KEY, None)
+    if _KEY in machine and not Path(mapped.get(_KEY, "")).is_file():
+        mapped.pop(_KEY, None)
     own_names = program.gcs(root) and names[0] != "127.0.0.1"
     hosts = job_folder / "hosts" if own_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")
         machine |= {name: ",".join([machine[name], *names]) for name in ("NO_PROXY", "no_proxy") if name in machine}
     # The job's own variables win over this machine's, and nothing wins over the mark.
-    env = {**machine, **contract, MARK: mark_value}
+    env = {**machine, **mapped, MARK: mark_value}
     env |= startup_path(env)
     return Command(
-        program.argv(service, buckets, keep_gs=options.keep_gs),
+        program.argv(variables, buckets, keep_gs=options.keep_gs),
         env,
         program.cwd or work,
         memory=options.memory_limit,

@@ -39,7 +39,7 @@ class JobResult:
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The last traceback (or last lines) of that replica's stderr.
         hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
-        stand_ins: A sentence for each thing that stands in for a part of the cloud.
+        differences: A sentence for each thing that is not as on Vertex AI.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
         counts: What the next server needs to continue the job (`policy.Counts`).
@@ -52,7 +52,7 @@ class JobResult:
     failed_replica: str
     traceback: str
     hint: str
-    stand_ins: tuple[str, ...]
+    differences: tuple[str, ...]
     job_id: str
     folder: Path
     counts: Mapping[str, Any]

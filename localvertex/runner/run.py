@@ -146,12 +146,12 @@ class _JobRun:
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts(**options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
-        self.installing: deque[str] = deque(maxlen=_ERRORS_KEPT)
+        self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
         self.said: packages.Said = []  # by pip, in the present step of an installation
         self.steps: dict[int, packages.Steps] = {}
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
-        self.stand_ins: list[str] = []
+        self.differences: list[str] = []
         self.warnings: list[str] = []
         self.broken: dict[int, str] = {}
         self.containers: dict[int, containers.Container] = {}
@@ -205,8 +205,10 @@ class _JobRun:
             kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
-        named, names = can_show_names(), cluster.cloud_address(self.options.job_id)
-        replicas = self._replicas(names if named else _loopback)
+        can_name = can_show_names()
+        replicas = self._replicas(
+            named=can_name
+        )  # for the lines of the installation; what runs in containers is not known yet
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
@@ -232,16 +234,17 @@ class _JobRun:
         self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
         # A job that runs in containers alone, or in none, has the names of the service; where both are, no name leads to all.
-        named = len(self.containers) == len(programs) or (named and not self.containers)
-        replicas = self._replicas(names if named else _loopback)
+        all_in_containers = len(self.containers) == len(programs)
+        replicas = self._replicas(named=all_in_containers or (can_name and not self.containers))
         for one in replicas:
             pool = self._pool(one)
             command = replica.command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
             members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
         self.members = members
 
-    def _replicas(self, address: cluster.Address) -> tuple[cluster.Replica, ...]:
-        """Return the job's replicas, each with its own port on the host of an address."""
+    def _replicas(self, *, named: bool) -> tuple[cluster.Replica, ...]:
+        """Return the job's replicas, each with its own port, on hosts with the service's names or on 127.0.0.1."""
+        address = cluster.cloud_address(self.options.job_id) if named else _loopback
         free = iter(self.ports)
         return cluster.replicas(
             self.pools, lambda pool, index: f"{address(pool, index).rpartition(':')[0]}:{next(free)}"
@@ -249,13 +252,16 @@ class _JobRun:
 
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Install what a pool runs. The executor's lines about it go to the log of `one`, the pool's first replica."""
-        self.preparing_replica, installed = one.name, False
+        self.preparing_replica, pip_ran = one.name, False
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
 
         def step(package: Path, requirements: bool) -> packages.Said:
-            nonlocal installed
-            installed, self.said = True, []
+            nonlocal pip_ran
+            pip_ran, self.said = (
+                True,
+                [],
+            )  # `_run_installer` adds pip's lines, and `packages` keeps them with the environment
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
@@ -279,16 +285,16 @@ class _JobRun:
         program = preparation.program(choice)
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
-        if not installed:
-            self._replayed(servicelog.installed(pool, program.steps), one.name)
+        if not pip_ran:
+            self._replayed(servicelog.installation(pool, program.steps), one.name)
         self._service_lines(servicelog.starting(pool), one.name)
         return program
 
     def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.accelerator_difference(pool), *program.notes):
-            if sentence and sentence not in self.stand_ins:
-                self.stand_ins.append(sentence)
+        for sentence in (environment.accelerator_difference(pool), *program.differences):
+            if sentence and sentence not in self.differences:
+                self.differences.append(sentence)
                 self._own_line(f"Difference: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
@@ -300,9 +306,9 @@ class _JobRun:
 
         def keep(line: Line) -> None:
             if line.stderr:  # where pip names a cause
-                self.installing.append(line.text)
+                self.pip_errors.append(line.text)
             self.said.append((line.severity, line.text))
-            self._line(replace(line, routine=not line.stderr))
+            self._line(replace(line, shown=line.stderr))
 
         children = Children(keep, self.control.fileno())
         try:
@@ -462,7 +468,7 @@ class _JobRun:
         # the executor installs packages inside the replica, so the service sees the replica fail
         self.failed_replica, self.last_words = (
             self.preparing_replica,
-            "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)]),
+            "\n".join([*list(self.pip_errors)[-_PIP_LINES_SHOWN:], str(error)]),
         )
         return self._exit_error(Exit(1))
 
@@ -499,7 +505,7 @@ class _JobRun:
             failed_replica=self.failed_replica,
             traceback=self.last_words,
             hint=found_hint,
-            stand_ins=tuple(self.stand_ins),
+            differences=tuple(self.differences),
             warnings=tuple(self.warnings),
             job_id=self.options.job_id,
             folder=self.folder,
@@ -549,7 +555,7 @@ class _JobRun:
 
     def _own_line(self, text: str, severity: str = "INFO", *, shown: bool = True) -> None:
         """Write a line that the service would not. A rehearsal prints it only if `shown`."""
-        self._line(Line(time.time(), SERVICE, severity, text, routine=not shown, ours=True))
+        self._line(Line(time.time(), SERVICE, severity, text, shown=shown, ours=True))
 
     def _own_line_now(self, text: str) -> None:
         """Write the line before the work that it announces, which takes a while."""
@@ -561,7 +567,7 @@ class _JobRun:
     ) -> None:
         """Write lines of the service. A rehearsal prints them only if `shown`."""
         for text in texts:
-            self._line(Line(time.time(), task, severity, text, routine=not shown))
+            self._line(Line(time.time(), task, severity, text, shown=shown))
 
     def _replayed(self, lines: Iterable[tuple[str, str]], task: str) -> None:
         """Write lines of the service and of pip, each with its severity."""

@@ -64,7 +64,7 @@ def requirements(uri: str) -> list[str]:
     return [f"Running command: pip3 install --user {_name(uri)}"]
 
 
-def installed(pool: Pool, steps: Steps) -> list[tuple[str, str]]:
+def installation(pool: Pool, steps: Steps) -> list[tuple[str, str]]:
     """Return what the executor and pip say, with severities, of packages that another replica or job has installed here.
 
     Args:
@@ -104,13 +104,13 @@ def failed(
     ended = CalledProcessError(exit_.code, ["python3", "-m", pool.module, *pool.args])
     completed = f"Task completed. Exit code ({exit_.code}). Exit reason (SUBPROCESS_EXCEPTION)"
     first = [completed, *(fetching(pool, one, everyone) if again else [])]
-    return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installed(pool, steps) if again else [])]
+    return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installation(pool, steps) if again else [])]
 
 
 def whole(pool: Pool, one: Replica, everyone: Iterable[Replica], steps: Steps) -> list[tuple[str, str]]:
     """Return all that the executor says of a replica, with severities, before its trainer starts, where nothing is left to install."""
     before, after = fetching(pool, one, everyone), starting(pool)
-    return [*(("INFO", text) for text in before), *installed(pool, steps), *(("INFO", text) for text in after)]
+    return [*(("INFO", text) for text in before), *installation(pool, steps), *(("INFO", text) for text in after)]
 
 
 def cold(name: str, reason: str) -> str:

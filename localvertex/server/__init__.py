@@ -283,7 +283,7 @@ def running(
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
-    root = state.claim(settings.root)
+    root = state.bind(settings.root)
     # A server that is started in a shell of `local env` must not lead its own connections to itself.
     os.environ.pop(state.NAMES, None)
     # The folder before the ports: of two that start at once the later one must not take a port.

@@ -122,7 +122,7 @@ def finding(name: str) -> Finding:
 def markdown_pages(name: str) -> dict[str, str]:
     """Each Markdown page that has names."""
     study = job(name)
-    record = Record(name, study.data, run=name, metrics={name: 1.0}, stand_ins=(name,))
+    record = Record(name, study.data, run=name, metrics={name: 1.0}, differences=(name,))
     change = Change(
         name, Side(yaml=f"a: {name}"), Side(yaml=f"b: {name}", quota={name: 1}, findings=(finding(name),), problem=name)
     )

@@ -54,7 +54,7 @@ def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
     for number, name in enumerate(names):
         root = tmp_path / str(number)
         path = root / name
-        state.claim(root)
+        state.bind(root)
         path.parent.mkdir(parents=True, exist_ok=True)
         if damage == "garbage":
             path.write_bytes(os.urandom(5000))
@@ -74,7 +74,7 @@ def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
 
 def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> None:
     """`local up`, in the foreground and in the background, ends with the sentence and no traceback."""
-    (state.claim(tmp_path) / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
+    (state.bind(tmp_path) / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
     for words, code in (([], 2), (["--detach"], 3)):
         argv = [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path), "--port", "0", *words]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
@@ -208,7 +208,7 @@ def test_state_that_came_with_a_folder_is_not_resumed(tmp_path: Path) -> None:
         ):
             pass
         assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before
-        state.claim(root, adopt=True)
+        state.bind(root, adopt=True)
         with server.running(Settings(root)):
             pass
 
@@ -220,7 +220,7 @@ def test_each_part_of_a_state_that_acts_is_asked_about(tmp_path: Path, part: str
     """
     root = tmp_path / "state"
     (root / "gs/my-bucket").mkdir(parents=True)
-    state.claim(root)
+    state.bind(root)
     (root / "binding.json").unlink()
     if part == "link":
         (root / "server.log").symlink_to(tmp_path / "elsewhere")
@@ -229,5 +229,5 @@ def test_each_part_of_a_state_that_acts_is_asked_about(tmp_path: Path, part: str
     else:
         (root / part).mkdir()
     with pytest.raises(state.ForeignStateError):
-        state.claim(root)
-    state.claim(root, adopt=True)
+        state.bind(root)
+    state.bind(root, adopt=True)

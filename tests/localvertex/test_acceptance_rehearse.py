@@ -46,7 +46,7 @@ def test_a_tpu_job_trains(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "8 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) instead of 8 x TPU_V3",
         "the stand-in for image trainer-tpu:",
     ):
-        assert any(stand_in in said for said in found["stand_ins"])
+        assert any(stand_in in said for said in found["differences"])
     assert RUN.fullmatch(found["run"]) and found["run"] in found["output"]
     model = project / found["model"]
     assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1

@@ -53,7 +53,7 @@ class Ran:
         return self
 
     def said(self, replica: str = "workerpool0-0") -> list[str]:
-        return [one.text for one in self.lines if one.task == replica and not one.routine]
+        return [one.text for one in self.lines if one.task == replica and one.shown]
 
     @property
     def error(self) -> str:

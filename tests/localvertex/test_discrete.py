@@ -161,7 +161,7 @@ def test_reduction_servers_are_replaced(root: Path) -> None:
     result = run_job(spec, root=root, on_line=line, options=replace(OPTIONS, engine="none"))
     assert result.succeeded, result.error
     assert len(output(lines, "workerpool2-1")) == 1
-    assert any("replaces the Reduction Server" in text for text in result.stand_ins)
+    assert any("replaces the Reduction Server" in text for text in result.differences)
 
 
 @pytest.mark.parametrize(

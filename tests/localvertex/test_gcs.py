@@ -68,7 +68,7 @@ def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("localvertex.runner.command_line.can_show_buckets", lambda: False)
     done = run_job(job("print('ran')"), root=root, options=RunOptions(grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED"
-    assert any("Files that the trainer's code writes below /gcs reach no bucket" in one for one in done.stand_ins)
+    assert any("Files that the trainer's code writes below /gcs reach no bucket" in one for one in done.differences)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="takes root's rights away from a program")

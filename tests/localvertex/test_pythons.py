@@ -54,7 +54,7 @@ def test_a_python_without_tensorflow_is_not_mixed_with_that_of_an_image(
     said: list[str] = []
     images = {name: load().find_short(name, "gpu") for name in ("tf-2.17", "pytorch-2.4")}
     found = {
-        name: pool_programs.interpreter(
+        name: pool_programs.python_for(
             f"us-docker.pkg.dev/vertex-ai/training/{row.name}:latest", RunOptions(), said.append, lambda: False
         )
         for name, row in images.items()
@@ -76,7 +76,7 @@ def test_a_framework_is_found_by_each_of_its_distributions(tmp_path: Path, distr
     info = next((tmp_path / "venv").glob("lib/python*/site-packages")) / f"{distribution}-2.17.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 2.17.1\n")
-    assert packages.interpreter(str(tmp_path / "venv/bin/python")).installed == {framework: "2.17.1"}
+    assert packages.inspect_python(str(tmp_path / "venv/bin/python")).installed == {framework: "2.17.1"}
 
 
 def test_what_an_image_wants() -> None:
@@ -169,8 +169,8 @@ def test_a_job_ends_while_its_environment_is_made(
     """The work of uv ends with a job that is cancelled or suspended, and a job that waits for another one's uv ends likewise."""
     made, what = tmp_path / "pid", pythons.wanted("tf-2.17", load(), None)
     monkeypatch.setattr(pythons, "uv", lambda: [sys.executable, "-c", WAITS, str(made)])
-    look = packages.interpreter
-    monkeypatch.setattr(packages, "interpreter", lambda python: replace(look(python), installed={}))
+    look = packages.inspect_python
+    monkeypatch.setattr(packages, "inspect_python", lambda python: replace(look(python), installed={}))
     control, found = Control(), list[JobResult]()
     spec = job(pool("print('ran')"))
     thread = threading.Thread(
@@ -278,7 +278,7 @@ def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monke
 
     monkeypatch.setattr(pythons, "make_python", make)
     for name in ("vertex-ai/training/tf-gpu.2-8:latest", "vertex-ai/training/sklearn-cpu.1-6:latest", "my/own/image:1"):
-        pool_programs.interpreter(f"us-docker.pkg.dev/{name}", found, print, lambda: False)
+        pool_programs.python_for(f"us-docker.pkg.dev/{name}", found, print, lambda: False)
     assert asked == ["tf-cpu.2-8 3.7", "sklearn-1.6 3.10"]
 
     def fail(*_: object) -> NoReturn:
@@ -286,7 +286,7 @@ def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monke
 
     monkeypatch.setattr(pythons, "make_python", fail)
     with pytest.raises(PackageError, match="no Python 3.7"):
-        pool_programs.interpreter("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-8:latest", found, print, lambda: False)
+        pool_programs.python_for("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-8:latest", found, print, lambda: False)
 
 
 def test_a_package_that_breaks_the_framework_is_named(tmp_path: Path) -> None:

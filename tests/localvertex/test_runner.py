@@ -423,9 +423,9 @@ def test_accelerators_are_stood_in_for(root: Path) -> None:
     lines: list[Line] = []
     result = run_job(job(gpus), root=root, on_line=lines.append, options=FAST)
     assert result.succeeded and output(lines)[-1] == "4"
-    assert "4 x NVIDIA_H100_80GB" in result.stand_ins[0]
+    assert "4 x NVIDIA_H100_80GB" in result.differences[0]
     service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
-    assert all(f"Difference: {said}." in service for said in result.stand_ins)
+    assert all(f"Difference: {said}." in service for said in result.differences)
     tpu = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", machineType="ct5lp-hightpu-4t", tpuTopology="4x4")
     lines.clear()
     assert run_job(job(tpu), root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "4"
@@ -448,8 +448,8 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
             "containerSpec": {"imageUri": image, **fields},
         }
         done = run_job(job(one), root=root, on_line=lines.append, options=options)
-        assert done.succeeded and done.stand_ins[0].startswith(f"folder {tmp_path.name} and Python ")
-        assert done.stand_ins[0].endswith(f" of this machine replace image {image}")
+        assert done.succeeded and done.differences[0].startswith(f"folder {tmp_path.name} and Python ")
+        assert done.differences[0].endswith(f" of this machine replace image {image}")
         texts.append(output(lines)[-1])
     assert texts == ["main ['a', 'b']", "other []"]
     result = run_job(job(one), root=root, options=RunOptions(engine="none"))

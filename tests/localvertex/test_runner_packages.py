@@ -65,7 +65,7 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     for name, version in (("tensorflow", "2.4.4"), ("psutil", "5.9")):
         (site / f"{name}-{version}.dist-info").mkdir()
         (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
-    assert packages.interpreter(str(python)).installed == {"tensorflow": "2.4.4"}
+    assert packages.inspect_python(str(python)).installed == {"tensorflow": "2.4.4"}
     sdist(root / "gs/packages/needs.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
     options = RunOptions(grace=0.5, interpreters={"*": str(python)})
     result = run_job(job(pool("", package="gs://packages/needs.tar.gz")), root=root, options=options)

@@ -439,7 +439,7 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
     assert len({text for own in printed for text in own if text.startswith("free ")}) == 2
     how = [text for own in lines.values() for text in started(own)]
     assert ["starts warm" in text for text in how] == [True, True, True], how
-    assert any("TF_USE_LEGACY_KERAS=1" in text for text in next(iter(results.values())).stand_ins)
+    assert any("TF_USE_LEGACY_KERAS=1" in text for text in next(iter(results.values())).differences)
     warm = next(text for own in printed for text in own if text.startswith("result 16"))
     seen: list[Line] = []
     one["pythonPackageSpec"]["args"] = ["--units=16"]

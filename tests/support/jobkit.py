@@ -15,7 +15,7 @@ from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.runner import Line
-from localvertex.state import claim
+from localvertex.state import bind
 from tests.support.tools import environments
 
 TASK = """
@@ -56,7 +56,7 @@ def with_trainer(root: Path) -> Path:
     sdist(root / "gs/packages/trainer.tar.gz")
     shared = environments()
     if shared is not None and not (root / "envs").exists():
-        claim(root)
+        bind(root)
         (root / "envs").symlink_to(shared)
     return root
 
@@ -137,4 +137,4 @@ def run_study(
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
     """What a replica's trainer printed, and pip before it: its log without the lines that the service writes of every job."""
-    return [line.text for line in lines if line.task == task and not line.routine]
+    return [line.text for line in lines if line.task == task and line.shown]

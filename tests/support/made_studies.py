@@ -137,7 +137,7 @@ def remote(**more: Any) -> RemoteJob:
 
 def keep(folder: Path, job: dict[str, Any], *, name: str = "sweep") -> None:
     """Put a job into the history of the project in `folder`, as if it had been rehearsed there."""
-    record = {"name": name, "resource": job, "run": "", "output": "", "metrics": {}, "stand_ins": []}
+    record = {"name": name, "resource": job, "run": "", "output": "", "metrics": {}, "differences": []}
     history = folder / ".vertexrig/history"
     history.mkdir(parents=True, exist_ok=True)
     (history / f"{job['name'].rpartition('/')[2]}.json").write_text(json.dumps(record), encoding="utf-8")

@@ -32,7 +32,7 @@ class Record:
         run: The run whose output folder it had, "" without one.
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.
-        stand_ins: A sentence for each thing that stands in for a part of the cloud.
+        differences: A sentence for each thing that is not as on Vertex AI.
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
 
@@ -41,7 +41,7 @@ class Record:
     run: str = ""
     output: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    stand_ins: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
     attempts: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class History:
 
 def _parsed(path: Path) -> Record:
     data = json.loads(path.read_text(encoding="utf-8"))
-    return Record(**{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data.get("attempts", ()))})
+    return Record(**{**data, "differences": tuple(data["differences"]), "attempts": tuple(data.get("attempts", ()))})
 
 
 def _names(record: Record) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class Rehearsal:
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The end of the failed replica's output.
         hint: What the failure usually means.
-        stand_ins: A sentence for each thing that stands in for a part of the cloud.
+        differences: A sentence for each thing that is not as on Vertex AI.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
         astray: Files left in the working directories, the largest first; Vertex AI does not keep them. For a sweep: of the first
             trial without a model.
@@ -44,7 +44,7 @@ class Rehearsal:
     failed_replica: str = ""
     traceback: str = ""
     hint: str = ""
-    stand_ins: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     astray: tuple[Path, ...] = ()
     trials: tuple[Mapping[str, Any], ...] = ()

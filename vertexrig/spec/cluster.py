@@ -73,7 +73,7 @@ class Identity:
 
 
 def cloud_address(token: str = "0123456789") -> Address:
-    """Return addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
+    """Return a function that gives addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
     return lambda pool, index: f"cmle-training-workerpool{pool}-{token}-{index}:2222"
 
 

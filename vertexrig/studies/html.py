@@ -117,7 +117,7 @@ def page(
             *(_study_tiles(found) if found else _job_tiles(job, record)),
             _tile("cost, an estimate", cost.money(), "if it had run on Vertex AI" if local else ""),
         ],
-        "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
+        "notes": [*(_notes(found) if found else []), *(record.differences if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
     }
     return _template().render({**values, "sections": _sections(values)})

@@ -126,7 +126,7 @@ def page(
     if record is not None:
         lines.insert(1, f"\nA rehearsal on this machine{f', run {markdown(record.run)}' if record.run else ''}.")
         lines += [f"- {markdown(name)}: {markdown(shown(value))}" for name, value in record.metrics.items()]
-        lines += [f"- difference: {markdown(sentence)}" for sentence in record.stand_ins]
+        lines += [f"- difference: {markdown(sentence)}" for sentence in record.differences]
     if job.error:
         lines += ["", fenced(job.error.strip())]
     if attempted:

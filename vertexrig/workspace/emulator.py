@@ -31,7 +31,10 @@ class MissingEmulatorError(UsageError):
 
 
 class Emulator(Protocol):
-    """The functions of the module that the entry point `localvertex` of `GROUP` names."""
+    """What other verbs and the library call; the verbs of the local Vertex themselves come by `verb`.
+
+    The entry point `localvertex` of `GROUP` names the module that has these functions.
+    """
 
     def rehearse(self, workspace: Workspace, name: str, *, trials: int | None = None) -> Rehearsal:
         """Run a job or sweep on this machine to its end."""
@@ -57,7 +60,7 @@ def load(wanted: str) -> Emulator:
 
 
 def verb(name: str) -> click.Command:
-    """Return a verb that the local Vertex adds to the command line.
+    """Return a verb that the local Vertex adds to the command line: `command` of `localvertex/cli/NAME.py`, by an entry point of setup.py.
 
     Raises:
         MissingEmulatorError: It is not installed.

@@ -143,6 +143,19 @@ def test_each_run_has_a_folder_of_its_own(here: Path) -> None:
     assert "base_output_directory, gs://my-bucket/fixed" in str(with_folder.exception)
 
 
+def test_a_linked_place_of_the_yaml_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the YAML would be written through a link, nothing runs, also if `--file` names a folder below this one."""
+    folder = tmp_path / "sub"
+    (folder / "build").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "build/jobs").symlink_to(tmp_path / "elsewhere")
+    (folder / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
+    monkeypatch.chdir(tmp_path)
+    refused = run("rehearse", "cpu", "--file", "sub/vertexrig.yaml", fails=UsageError)
+    assert "leads out of the project's folder" in str(refused.exception)
+    assert not (folder / ".vertexrig/jobs").exists()
+
+
 def test_a_model_that_is_lost_is_said_in_red(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that succeeds and leaves its model's folder empty says so, and names the files that it left elsewhere."""
     found = rehearsed("cpu", "--set", "args.do=lose")
@@ -208,14 +221,14 @@ def test_the_interpreter_is_a_stand_in(here: Path) -> None:
     """Python and framework of this machine are named where they differ from the image's, on each run and in the log."""
     for _ in range(2):  # the second run's environment comes from the cache
         done = run("rehearse", "cpu", "--format=json")
-        said = json.loads(done.stdout)["stand_ins"]
+        said = json.loads(done.stdout)["differences"]
         mine = ".".join(map(str, sys.version_info[:3]))
         wanted = f"Python {mine} instead of 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
         assert (
             len(said) == 1 and wanted in said[0] and said[0].startswith("the stand-in for image sklearn-cpu.1-6 has ")
         )
         assert "scikit-learn" in said[0] and f"Difference: {said[0]}." in done.stderr
-    sweep = rehearsed("sweep", "--trials=1")["stand_ins"]
+    sweep = rehearsed("sweep", "--trials=1")["differences"]
     assert any("study engine" in one for one in sweep) and any("scikit-learn" in one for one in sweep)
 
 

@@ -217,7 +217,7 @@ def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said:
     assert said in lines
     here = f"{PYTHON}.{sys.version_info[2]}"
     tag = image.identify_image(loaded, "cpu").name
-    assert done.stand_ins == (
+    assert done.differences == (
         (f"the stand-in for image {tag} has Python {here} instead of 3.9",) if name == "cpu" else ()
     )
 
