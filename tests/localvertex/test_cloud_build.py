@@ -47,6 +47,7 @@ def dockerfile(folder: Path, code: str) -> None:
     (folder / "Dockerfile").write_text(f'FROM {BASE}\nCOPY task.py /task.py\nENTRYPOINT ["python", "/task.py"]\n')
 
 
+@pytest.mark.whole
 @GCLOUD
 @pytest.mark.parametrize("name", ["podman", "docker"])
 def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path: Path, name: str) -> None:
@@ -125,6 +126,7 @@ options: {{logging: CLOUD_LOGGING_ONLY}}
 """
 
 
+@pytest.mark.whole
 @GCLOUD
 def test_gcloud_builds_by_a_configuration(containers: Path, tmp_path: Path) -> None:
     """`--config cloudbuild.yaml` runs docker, shell, kaniko and own-image steps with substitutions, and gcloud reads the log from Cloud Logging where the build says so."""

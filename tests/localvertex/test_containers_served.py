@@ -93,6 +93,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("user", ["root", "trainer"])
 def test_google_s_clients_inside(here: server.RunningServer, user: str, tmp_path: Path) -> None:
     """The SDK, google-cloud-storage, requests and urllib reach the local APIs and the metadata server, as root and as an
@@ -154,6 +155,7 @@ def of_language(tmp_path: Path, containers: Path) -> Callable[[str], tuple[str, 
     return made
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("language", ["java", "node"])
 def test_other_languages_inside(
     here: server.RunningServer, of_language: Callable[[str], tuple[str, list[str]]], language: str

@@ -83,6 +83,7 @@ def test_docker_without_an_engine(tmp_path: Path) -> None:
     assert f"{IMAGE}c is not on this machine" in done.stderr and "this is not done: docker run" in done.stderr
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["podman", "docker"])
 def test_docker_with_an_engine(containers: Path, tmp_path: Path, name: str) -> None:
     """With an engine, `docker` is the engine's own, and an image that it built is pushed to and pulled from Google's registries here."""
@@ -120,6 +121,7 @@ def _with_engine(folder: Path, name: str) -> None:
     assert image_stand_ins.every(folder / "state") == []
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_autopackaging_with_an_engine(containers: Path, tmp_path: Path) -> None:
     """With an engine, gcloud's own Dockerfile is built, and `local-run` and the job that `create` makes train in the image: the version of TensorFlow is the image's."""

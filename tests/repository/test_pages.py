@@ -30,7 +30,7 @@ LIBRARIES = {"docs/pytorch.md": "torch", "examples/pytorch-ddp/README.md": "torc
 """What trainers of pages import that a developer may not have."""
 WHOLE = {
     "docs/after-a-sweep.md", "docs/candidates.md", "docs/fidelity.md", "docs/local.md", "docs/rehearse.md",
-    "docs/studies.md", "docs/trainer.md", "docs/trigger.md", "docs/tutorial.md",
+    "docs/studies.md", "docs/testing.md", "docs/trainer.md", "docs/trigger.md", "docs/tutorial.md",
     "examples/s1-distributed-tuning/README.md", "examples/s2-hands-on-ml/README.md",
     "examples/s3-multi-worker/README.md", "examples/s4-blog-tuning/README.md",
     "examples/s5-practical-vision/README.md", "examples/scikit-learn/README.md", "examples/unchanged/README.md",

@@ -416,17 +416,17 @@ def test_only_code(tmp_path: Path, keys: dict[str, Any]) -> None:
 
 
 @pytest.mark.whole
-@BOTH
-def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str, keys: dict[str, Any]) -> None:
-    """The real gcloud parses each command that is printed or read with: none ends with a usage error (exit code 2)."""
-    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
-    printed = tools.vertexrig("function", "deploy", cwd=tmp_path)
-    assert printed.returncode == 0, printed.stderr
-    code = tools.vertexrig("function", "deploy", "--only=code", cwd=tmp_path)
-    removed = tools.vertexrig("function", "remove", cwd=tmp_path)
-    lines = [line for line in (printed.stdout + code.stdout + removed.stdout).splitlines() if not line.startswith("#")]
+def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
+    """The real gcloud parses each command that is printed or read with, by either way to deploy: none ends with a usage error (exit code 2)."""
+    lines: list[str] = []
     reads: list[list[str]] = []
-    assert list(changes.changes(deploy.commands(loaded, tmp_path), lambda words: reads.append(words)))  # type: ignore[func-returns-value]
+    for keys in (EVERYTHING, WITH_RUN):
+        loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
+        for words in (("deploy",), ("deploy", "--only=code"), ("remove",)):
+            printed = tools.vertexrig("function", *words, cwd=tmp_path)
+            assert printed.returncode == 0, printed.stderr
+            lines += [line for line in printed.stdout.splitlines() if not line.startswith("#")]
+        assert list(changes.changes(deploy.commands(loaded, tmp_path), lambda words: reads.append(words)))  # type: ignore[func-returns-value]
     place = ("vertexrig", "--region=us-central1", "--project=my-project", "--format=json")
     reads += [[*words, *place] for words in ([*deploy.SERVICE, "describe"], ["functions", "describe", "--gen2"])]
     lines += [shlex.join(["gcloud", *words]) for words in reads]
