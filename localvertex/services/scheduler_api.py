@@ -12,7 +12,7 @@ from localvertex.jobs.resources import SCHEDULES
 from localvertex.services import locations, scheduler_log
 from localvertex.services.router import Service
 from localvertex.services.scheduler_engine import SchedulerEngine
-from localvertex.services.scheduler_jobs import ID, changed, complete, read
+from localvertex.services.scheduler_jobs import ID, NEVER_RAN, changed, complete, read
 from vertexrig.catalog import load
 from vertexrig.times import rfc3339
 
@@ -44,6 +44,7 @@ class SchedulerApi:
         return [*self.service.routes(), *locations.table()]
 
     def _stored(self, name: str) -> Json:
+        _checked(name.partition("/jobs/")[0])
         job = self.engine.get(name)
         if job is None:
             raise not_found("Job not found.")
@@ -60,7 +61,8 @@ class SchedulerApi:
                 f'Job name must be formatted: "{parent}/jobs/<JOB_ID>", where <JOB_ID> has 1 to 500 letters, digits, '
                 f"'-' and '_', not {name[:200]!r}."
             )
-        made = {**complete({**job, "name": name}), "state": "ENABLED", "userUpdateTime": self._now()}
+        made = {**complete({**job, "name": name}), "state": "ENABLED", "status": dict(NEVER_RAN)}
+        made["userUpdateTime"] = self._now()
         with self.store.database.transaction():
             if self.store.get(name) is not None:
                 raise ApiError(409, f"Job {name} already exists.")

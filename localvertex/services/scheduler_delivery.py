@@ -37,6 +37,11 @@ class DeliveryOutcome:
     final: bool = False
     http: int = 0
 
+    def status(self) -> Json:
+        """Return the status that a job shows: the code alone where the target answered (an answer of 2021)."""
+        message = {"message": self.message} if self.message and not self.http else {}
+        return {"code": self.code, **message} if self.code else {}
+
 
 class TargetRefused(Exception):
     """A target, or a redirect of one, is not on this machine."""
@@ -85,7 +90,8 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
         if key.lower() not in REPLACED and not key.lower().startswith(REPLACED_PREFIXES)
     }
     headers = {"User-Agent": USER_AGENT}
-    usual = {"Accept": "*/*", **({"Content-Type": "application/octet-stream"} if target.get("body") else {})}
+    usual = {"Content-Type": "application/octet-stream"} if target.get("body") else {}
+    usual["Accept-Encoding"] = "gzip, deflate, br"
     # Names of headers have no case, and keys of a dict have: the job's own must not be sent with the usual one.
     named = {key.lower() for key in given}
     headers |= {key: value for key, value in usual.items() if key.lower() not in named}
@@ -109,7 +115,9 @@ async def deliver(job: Json, schedule_time: str) -> DeliveryOutcome:
     try:
         return await asyncio.wait_for(_send(job, schedule_time), timeout=seconds(job["attemptDeadline"]))
     except asyncio.TimeoutError:
-        return DeliveryOutcome(DEADLINE_EXCEEDED, f"No answer within the attempt deadline of {job['attemptDeadline']}.")
+        # The service shows a 504 of its own (log entries of 2026).
+        text = f"No answer within the attempt deadline of {job['attemptDeadline']}."
+        return DeliveryOutcome(DEADLINE_EXCEEDED, text, http=504)
 
 
 async def _send(job: Json, schedule_time: str) -> DeliveryOutcome:
@@ -132,12 +140,11 @@ async def _send(job: Json, schedule_time: str) -> DeliveryOutcome:
     }
     headers = headers_of(job, schedule_time)
     try:
-        async with (
-            httpx.AsyncClient(**settings) as client,
-            client.stream(target["httpMethod"], target["uri"], headers=headers, content=body) as answer,
-        ):
-            async for _ in answer.aiter_raw():
-                pass  # the handler may still be at work until its answer ends
+        async with httpx.AsyncClient(**settings) as client:
+            client.headers.clear()  # the service sends no Accept and no Connection
+            async with client.stream(target["httpMethod"], target["uri"], headers=headers, content=body) as answer:
+                async for _ in answer.aiter_raw():
+                    pass  # the handler may still be at work until its answer ends
     except TargetRefused as error:
         return DeliveryOutcome(PERMISSION_DENIED, str(error), final=True)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as error:

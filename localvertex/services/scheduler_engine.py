@@ -15,8 +15,8 @@ from localvertex.jobs.resources import SCHEDULES
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import scheduler_log
 from localvertex.services.scheduler_delivery import INTERNAL, DeliveryOutcome, deliver
-from localvertex.services.scheduler_jobs import seconds
-from vertexrig.cloud.cron import ScheduleError, backoff, parse
+from localvertex.services.scheduler_jobs import DEFAULT_RETRY, seconds
+from vertexrig.cloud.cron import ScheduleError, backoff, parse, zone_of
 from vertexrig.times import rfc3339
 
 _LOG = logging.getLogger(__name__)
@@ -181,11 +181,11 @@ class SchedulerEngine:
                 if self.at_least_twice and self.store.get(name) is not None:
                     await self._attempt(job, schedule_time)
                 return
-            retry, now = job["retryConfig"], self.clock.now()
-            at = now + timedelta(seconds=backoff(retry, number))
-            following = self.due.get(name)
+            retry, now = job.get("retryConfig", DEFAULT_RETRY), self.clock.now()
             if outcome.final or not may_retry(retry, number, (now - began).total_seconds()):
                 return
+            at = now + timedelta(seconds=backoff(retry, number))
+            following = self.due.get(name)
             if following is not None and at >= following:
                 return  # the next execution takes over
             await self._sleep(name, at)
@@ -212,12 +212,20 @@ class SchedulerEngine:
         self._note(job["name"], lastAttemptTime=rfc3339(self.clock.now(), None))
         self.log(scheduler_log.attempt_started(job, rfc3339(schedule_time, None)))
         try:
-            outcome = await deliver(job, rfc3339(schedule_time, None))
+            outcome = await deliver(job, _in_zone(schedule_time, job.get("timeZone", "")))
         except Exception as error:  # an error of one job must not stop the others
             outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
-        self._note(job["name"], status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
+        self._note(job["name"], status=outcome.status())
         self.log(scheduler_log.attempt_finished(job, outcome))
         return outcome
+
+
+def _in_zone(moment: datetime, zone: str) -> str:
+    """Return an RFC 3339 time with the offset of a time zone, as a target gets it."""
+    try:
+        return moment.astimezone(zone_of(zone)).isoformat().replace("+00:00", "Z")
+    except ScheduleError:  # a time zone that this machine no longer knows
+        return rfc3339(moment, None)
 
 
 LONGEST = 30.0

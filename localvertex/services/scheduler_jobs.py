@@ -21,6 +21,8 @@ from vertexrig.times import duration_seconds
 
 MESSAGE = "google.cloud.scheduler.v1.Job"
 OUTPUT_ONLY = ("userUpdateTime", "state", "status", "scheduleTime", "lastAttemptTime", "satisfiesPzs")
+NEVER_RAN = {"code": -1}
+"""Status of a job before its first attempt (an answer of 2026-05-07)."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,500}")
 BODY_LIMIT = 1024 * 1024
 HEADERS_LIMIT = 80 * 1024
@@ -74,12 +76,14 @@ def complete(job: Json) -> Json:
     deadline = job.get("attemptDeadline") or ("180s" if kind == "httpTarget" else "0s")
     if kind != "pubsubTarget" and not (15 <= seconds(deadline) <= most or (kind != "httpTarget" and deadline == "0s")):
         raise invalid(f"Job attemptDeadline must be between 15s and {most}s, not {deadline}.")
+    # An answer about a Pub/Sub job has the retries that it was created with, and no defaults (k8s-config-connector, 2024).
+    retry = _retry(job.get("retryConfig", {})) if kind != "pubsubTarget" or "retryConfig" in job else None
     return {
         **job,
         "timeZone": job.get("timeZone") or "Etc/UTC",
         **({} if deadline == "0s" else {"attemptDeadline": deadline}),
         kind: made(job[kind]),
-        "retryConfig": _retry(job.get("retryConfig", {})),
+        **({"retryConfig": retry} if retry is not None else {}),
     }
 
 

@@ -1,7 +1,7 @@
 """Entries that Cloud Scheduler writes into Cloud Logging: the start and end of each attempt, and each pause or resumption of a job.
 
 The forms are those of real entries (tests of github index id 56723927715, from entries of 2026-03-25; a failed one: id 59456883418 and
-70905315018; the audit entry's log and method: id 68871048500; all read 2026-11-23). What the debugInfo of a 4xx begins with is not known.
+70905315018; the audit entry's log and method: id 68871048500; all read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -13,6 +13,16 @@ from localvertex.services.scheduler_delivery import DeliveryOutcome
 from localvertex.services.scheduler_jobs import TARGETS, target_of
 from vertexrig.cloud.rest import RPC_CODES
 
+DEBUG_INFO = {
+    401: "URL_ERROR-ERROR_AUTHENTICATION",
+    404: "URL_ERROR-ERROR_NOT_FOUND",
+    429: "URL_UNREACHABLE-UNREACHABLE_5xx",
+    504: "URL_TIMEOUT-TIMEOUT_WEB",
+}
+"""How the debugInfo of a failed attempt begins, by HTTP status (entries of 2025 and 2026; index ids 66782792323, 52942007942,
+59097142943 and 59345478123)."""
+_OTHER_DEBUG_INFO = {True: "URL_UNREACHABLE-UNREACHABLE_5xx", False: "URL_ERROR-ERROR_OTHER"}
+"""The same of any other status, by whether it is a 5xx (59097142943, 70836646700)."""
 _TYPE = "type.googleapis.com/google.cloud.scheduler.logging."
 
 
@@ -23,9 +33,9 @@ def attempt_started(job: Json, schedule_time: str) -> Json:
 
 def attempt_finished(job: Json, outcome: DeliveryOutcome) -> Json:
     """Return the entry of an attempt that has ended."""
-    number = f"Original HTTP response code number = {outcome.http}"
-    kind = "URL_CRAWLED. " if not outcome.code else "URL_UNREACHABLE-UNREACHABLE_5xx. " if outcome.http >= 500 else ""
-    payload = {"debugInfo": f"{kind}{number}" if outcome.http else outcome.message}
+    kind = DEBUG_INFO.get(outcome.http, _OTHER_DEBUG_INFO[outcome.http >= 500]) if outcome.code else "URL_CRAWLED"
+    text = f"{kind}. Original HTTP response code number = {outcome.http}"
+    payload = {"debugInfo": text if outcome.http else outcome.message}
     if outcome.code:
         payload["status"] = RPC_CODES[outcome.code]
     entry = _attempt(job, "AttemptFinished", "ERROR" if outcome.code else "INFO", **payload)

@@ -21,6 +21,7 @@ from localvertex.jobs.resources import SCHEDULES
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import scheduler_delivery as delivery
 from localvertex.services import scheduler_engine as engines
+from localvertex.services import scheduler_log
 from localvertex.services.scheduler_delivery import DeliveryOutcome
 from localvertex.services.scheduler_engine import SchedulerEngine
 from localvertex.services.scheduler_jobs import DEFAULT_RETRY
@@ -219,6 +220,44 @@ def test_each_attempt_has_its_entries_in_the_log(
     assert done == {"@type": f"{kind}AttemptFinished", "debugInfo": f"URL_CRAWLED. {reached} 200", **about}
     assert [one["severity"] for one in entries] == ["INFO", "ERROR", "INFO", "INFO"]
     assert [one.get("httpRequest", {}).get("status") for one in entries] == [None, 503, None, 200]
+
+
+@pytest.mark.parametrize(
+    ("http", "code", "begins", "status"),
+    [
+        (400, 3, "URL_ERROR-ERROR_OTHER", "INVALID_ARGUMENT"),
+        (401, 16, "URL_ERROR-ERROR_AUTHENTICATION", "UNAUTHENTICATED"),
+        (403, 7, "URL_ERROR-ERROR_OTHER", "PERMISSION_DENIED"),
+        (404, 5, "URL_ERROR-ERROR_NOT_FOUND", "NOT_FOUND"),
+        (429, 8, "URL_UNREACHABLE-UNREACHABLE_5xx", "RESOURCE_EXHAUSTED"),
+        (500, 13, "URL_UNREACHABLE-UNREACHABLE_5xx", "INTERNAL"),
+        (504, 4, "URL_TIMEOUT-TIMEOUT_WEB", "DEADLINE_EXCEEDED"),
+    ],
+)
+def test_a_failed_attempt_says_how_it_failed(target: Target, http: int, code: int, begins: str, status: str) -> None:
+    """The log names the kind of failure of each HTTP status; the job's status has the code alone."""
+    outcome = DeliveryOutcome(code, f"The target answered HTTP {http}.", http=http)
+    payload = scheduler_log.attempt_finished(job(target), outcome)["jsonPayload"]
+    assert payload["debugInfo"] == f"{begins}. Original HTTP response code number = {http}"
+    assert payload["status"] == status and outcome.status() == {"code": code}
+
+
+def test_the_schedule_time_has_the_offset_of_the_jobs_zone(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
+    """A target gets the schedule time on the clock of the job's time zone, and only the headers that the service sends."""
+
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
+        add(engine, job(target, timeZone="America/Los_Angeles"))
+        clock.advance(30)
+        await until(lambda: attempts)
+
+    drive(tmp_path, scenario)
+    headers = target.seen[0][1]
+    assert headers["x-cloudscheduler-scheduletime"] == "2026-11-20T04:01:00-08:00"
+    own = {f"x-cloudscheduler{part}" for part in ("", "-jobname", "-scheduletime")}
+    assert headers.keys() == {"host", "accept-encoding", "content-length", "user-agent", *own}
+    assert headers["accept-encoding"] == "gzip, deflate, br"
 
 
 def test_retries_back_off_and_keep_their_schedule_time(
