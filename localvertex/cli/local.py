@@ -16,7 +16,7 @@ from localvertex.cli.servers import ServerOptions
 from localvertex.front import control
 from localvertex.state import RunningServer
 from vertexrig import guard
-from vertexrig.cli import options, output, steps, streams
+from vertexrig.cli import next_commands, options, output, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.groups import Group
 from vertexrig.cli.options import option
@@ -135,7 +135,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
         servers.make_bucket(here, loaded)
         result(format_, _where(here), "")
         streams.note(f"the local Vertex answers at {here.url}; console: {here.url}/")
-        _show_next(loaded, steps.named(where.file), ["--root", where.root] if where.root is not None else [])
+        _show_next(loaded, next_commands.named(where.file), ["--root", where.root] if where.root is not None else [])
         return
     from localvertex import server  # 230 ms
 
@@ -158,11 +158,11 @@ def _where(here: RunningServer) -> dict[str, Any]:
 def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
     """Say how to use the server: in this shell, and with the project's first job."""
     streams.note(
-        f"""to point gcloud, storage clients and vertexrig at it (for the SDK: vertexrig local run -- COMMAND):\neval "$({steps.line("local", "env", *named, *rooted)})\""""
+        f"""to point gcloud, storage clients and vertexrig at it (for the SDK: vertexrig local run -- COMMAND):\neval "$({next_commands.line("local", "env", *named, *rooted)})\""""
     )
     job = next(iter(loaded.project.jobs), None) if loaded else None
     if job is not None:
-        streams.note(f"to submit a job to it:\n{steps.line('submit', job, *named)}")
+        streams.note(f"to submit a job to it:\n{next_commands.line('submit', job, *named)}")
 
 
 def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:

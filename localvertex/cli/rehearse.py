@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localvertex.cli import servers
-from vertexrig.cli import creation, extras, options, steps, streams
+from vertexrig.cli import creation, extras, next_commands, options, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
@@ -83,7 +83,7 @@ def command(
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
         workspace = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
-    watcher, options_given = _watcher(name, quiet), steps.named(project.file)
+    watcher, options_given = _watcher(name, quiet), next_commands.named(project.file)
     interrupted: list[int] = []
     if faults.texts:  # its server handles signals, and it prepares every candidate
         from localvertex.cli import faults as with_faults
@@ -114,7 +114,7 @@ def command(
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"to show these trials again:\n{steps.line('trials', name, '--local', *options_given)}")
+        streams.note(f"to show these trials again:\n{next_commands.line('trials', name, '--local', *options_given)}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
@@ -126,7 +126,7 @@ def command(
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
         streams.note(
-            f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *options_given)}"
+            f"to run it on Vertex AI, with its candidates:\n{next_commands.line('submit', name, '--watch', *options_given)}"
         )
     else:
         _next_steps(prepared, options_given, project.file, done)
@@ -158,17 +158,17 @@ def _next_steps(prepared: Prepared, options_given: list[object], file: Path | No
     name, path = prepared.view.name, prepared.file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if prepared.document.study is not None:
-        streams.note(f"to show its best trial:\n{steps.line('best', name, '--local', *options_given)}")
+        streams.note(f"to show its best trial:\n{next_commands.line('best', name, '--local', *options_given)}")
         streams.note(
-            f"to add a job with the best trial's parameters:\n{steps.line('promote', name, '--local', *options_given)}"
+            f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *options_given)}"
         )
     register = _register(prepared, done)
     if register:
-        lines = steps.on_local_vertex(file, *register)
+        lines = next_commands.on_local_vertex(file, *register)
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
         streams.note(
-            f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *options_given)}"
+            f"to use gcloud or the SDK on this machine:\n{next_commands.line('local', 'up', '--detach', *options_given)}"
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):

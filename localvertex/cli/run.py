@@ -21,7 +21,7 @@ from localvertex import state
 from localvertex.cli import servers
 from localvertex.front import control
 from localvertex.state import RunningServer
-from vertexrig.cli import extras, steps, streams
+from vertexrig.cli import extras, next_commands, streams
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 
@@ -111,7 +111,7 @@ def command(
         options += ["--discrete", trainers.discrete] if trainers.discrete else []
         # What the jobs have is kept for them, as a server of `up` need not do.
         options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
-        resume = steps.line("local", "up", *steps.named(where.file), *options, "--root", folder)
+        resume = next_commands.line("local", "up", *next_commands.named(where.file), *options, "--root", folder)
         try:
             # A signal that ended the command ends the wait, too.
             if not no_wait and not signalled:

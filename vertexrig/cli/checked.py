@@ -19,7 +19,7 @@ from vertexrig.checks import comments
 from vertexrig.checks.choice import Choice, owner
 from vertexrig.checks.model import IGNORE_MARK
 from vertexrig.checks.reports import FILED
-from vertexrig.cli import options, steps, streams, targets
+from vertexrig.cli import next_commands, options, streams, targets
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.finding import Finding, Severity
 from vertexrig.project import config, environments
@@ -189,7 +189,7 @@ class Checker:
             templates=self.project.templates,
             region=given.region,
             trainer=given.trainer,
-            program=steps.program(),
+            program=next_commands.program(),
         )
 
     def _of_project(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.bring import revision
-from vertexrig.cli import extras, options, output, steps, streams, targets
+from vertexrig.cli import extras, next_commands, options, output, streams, targets
 from vertexrig.errors import ConfigError, FindingsError, JobFailedError, VertexrigError
 from vertexrig.explain import change
 from vertexrig.explain.change import Change
@@ -96,7 +96,7 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
             loaded = targets.project(text, str(file), project.overrides, mistakes) or loaded
         for one in mistakes:
             streams.note(f"{rev}: {one.message}")
-        yield Workspace(loaded, program=steps.program())
+        yield Workspace(loaded, program=next_commands.program())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -109,7 +109,7 @@ def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: P
         loaded = workspace.loaded
         loaded = config.load(file, overrides=[*loaded.overrides, *overrides], target=name, env=loaded.env)
         return emulator.load("diff --rehearse").rehearse(
-            Workspace(loaded, templates=templates, program=steps.program()), name
+            Workspace(loaded, templates=templates, program=next_commands.program()), name
         )
     except VertexrigError as error:
         streams.note(f"{name}: {error}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import steps, streams
+from vertexrig.cli import next_commands, streams
 from vertexrig.cli.output import result
 from vertexrig.files import typed
 
@@ -55,4 +55,4 @@ def show(made: Pulled, into: Path | None, format_: str) -> None:
         streams.note(f"note: {line}")
     if into is not None:
         streams.note(f"added {' and '.join(one.name for one in made.entries)} to {into}; next:")
-        streams.note(steps.line("check", made.name, "--file", typed(into)))
+        streams.note(next_commands.line("check", made.name, "--file", typed(into)))

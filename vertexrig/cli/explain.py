@@ -9,7 +9,7 @@ from datetime import date
 import click
 
 from vertexrig import files, spec
-from vertexrig.cli import options, output, steps, streams, targets
+from vertexrig.cli import next_commands, options, output, streams, targets
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.tables import table
 from vertexrig.explain import explanation as explain
@@ -57,7 +57,7 @@ def command(
     )
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
-        check = steps.line("check", target) if is_file else workspace.verb("check", target)
+        check = next_commands.line("check", target) if is_file else workspace.verb("check", target)
         count = "1 error" if errors == 1 else f"{errors} errors"
         streams.note(
             f"{target} has {count} that `explain` cannot read. Keys with an error are left out. To see the errors: `{check}`"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vertexrig.bring import edit
-from vertexrig.cli import options, steps, streams, studied
+from vertexrig.cli import next_commands, options, streams, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
@@ -101,5 +101,5 @@ def _report(
         streams.note(f"dry run: nothing was written to {found.loaded.file}")
         return
     streams.note(f"added sweep {made.name} to {found.loaded.file}; next:")
-    streams.note(steps.line("check", made.name, *steps.named(file)))
-    streams.note(steps.line("rehearse" if found.rehearsed else "submit", made.name, *steps.named(file)))
+    streams.note(next_commands.line("check", made.name, *next_commands.named(file)))
+    streams.note(next_commands.line("rehearse" if found.rehearsed else "submit", made.name, *next_commands.named(file)))

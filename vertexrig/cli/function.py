@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import files
-from vertexrig.cli import extras, options, remote, steps, streams
+from vertexrig.cli import extras, next_commands, options, remote, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
@@ -49,7 +49,9 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     staged = _staged(remote.load(file, deployed=True), output)
     streams.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
     if output is None:
-        streams.note(f"to print the commands that deploy it:\n{steps.line('function', 'deploy', *steps.named(file))}")
+        streams.note(
+            f"to print the commands that deploy it:\n{next_commands.line('function', 'deploy', *next_commands.named(file))}"
+        )
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 

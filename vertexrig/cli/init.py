@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import catalog
-from vertexrig.cli import options, steps, streams
+from vertexrig.cli import next_commands, options, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.files import read_text, write_text
@@ -65,7 +65,7 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
             f"wrote {output}, but there is no trainer in {folder} yet{_scripts(folder)}. Put one there, or name it with --trainer, and then:"
         )
         named = [] if output == Path(DEFAULT_NAME) else ["--output", output]
-        streams.note(steps.line("init", "--force", *named))
+        streams.note(next_commands.line("init", "--force", *named))
         return
     streams.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
     others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
@@ -120,8 +120,8 @@ def _next(output: Path, made: Starter, *, after_errors: bool) -> None:
         return
     file = [] if output == Path(DEFAULT_NAME) else ["--file", str(output)]
     streams.note("next, when these errors are solved:" if after_errors else "next:")
-    streams.note(steps.line("render", starter.JOB, *file))
-    streams.note(steps.line("check", *file))
-    streams.note(steps.line("rehearse", starter.JOB, *file))
+    streams.note(next_commands.line("render", starter.JOB, *file))
+    streams.note(next_commands.line("check", *file))
+    streams.note(next_commands.line("rehearse", starter.JOB, *file))
     if made.sweep:
-        streams.note(steps.line("rehearse", starter.SWEEP, "--trials", TRIALS, *file))
+        streams.note(next_commands.line("rehearse", starter.SWEEP, "--trials", TRIALS, *file))

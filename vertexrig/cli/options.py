@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from vertexrig import variables
-from vertexrig.cli import steps, streams
+from vertexrig.cli import next_commands, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
 from vertexrig.project import config, environments
@@ -172,7 +172,7 @@ class ProjectOptions:
     def workspace(self, target: str | None = None) -> Workspace:
         """Return the workspace of the project; `target` is the job or sweep that the overrides are for."""
         loaded = config.load(self.file, overrides=self.overrides, target=target)
-        return Workspace(loaded, templates=self.templates, program=steps.program())
+        return Workspace(loaded, templates=self.templates, program=next_commands.program())
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def find_project(file: Path | None, *, note: bool = False) -> Path | None:
 
     Args:
         file: The file that was given, which need not exist.
-        note: Print a note on stderr if a project file is there and is ignored because it belongs to another user.
+        note: Print a note on stderr if a project file is there and is ignored: a link to elsewhere, or another user's.
     """
     if file is not None:
         return file
@@ -210,7 +210,7 @@ def find_project(file: Path | None, *, note: bool = False) -> Path | None:
 
 def workspace_of(file: Path | None) -> Workspace:
     """Return the workspace of a project file, for a verb without `--set`."""
-    return Workspace(config.load(file), program=steps.program())
+    return Workspace(config.load(file), program=next_commands.program())
 
 
 def is_file(target: str) -> bool:

@@ -9,7 +9,7 @@ import click
 
 from vertexrig.bring import edit
 from vertexrig.bring.edit import Entry
-from vertexrig.cli import options, steps, streams, studied
+from vertexrig.cli import next_commands, options, streams, studied
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.results.trials import TrialResult
@@ -84,7 +84,7 @@ def command(ended: studied.StudyOptions, asked: PromoteOptions, dry_run: bool, f
     if not dry_run:
         streams.note("next:")
         for verb in ("check", "rehearse" if found.rehearsed else "submit"):
-            streams.note(steps.line(verb, name, *steps.named(ended.where.file)))
+            streams.note(next_commands.line(verb, name, *next_commands.named(ended.where.file)))
 
 
 def _report(

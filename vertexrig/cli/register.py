@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from vertexrig import catalog
-from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli import next_commands, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cloud import vertex
@@ -112,7 +112,7 @@ def command(
     found = remote.find(where, name)
     if found.record is not None and not vertex.is_local():
         remote.must_have_succeeded(found.job)
-        lines = steps.on_local_vertex(where.file, "register", name)
+        lines = next_commands.on_local_vertex(where.file, "register", name)
         raise UsageError(
             f"{name} was rehearsed, so its model is on this machine; to register it in the local Vertex:\n{lines}"
         )
@@ -240,7 +240,7 @@ def _with_options(where: options.WhereOptions, name: str, asked: RegisterOptions
         given |= one.options if isinstance(one, register.LackingError) else {}
     flags = {"display_name": "as"}
     words = [f"--{flags.get(key, key).replace('_', '-')}={value}" for key, value in given.items()]
-    return f":\n{steps.line('register', name, *steps.named(where.file), *words)}"
+    return f":\n{next_commands.line('register', name, *next_commands.named(where.file), *words)}"
 
 
 def _reported(where: options.WhereOptions, found: remote.FoundJob) -> Mapping[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cli import steps, streams
+from vertexrig.cli import next_commands, streams
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_local
@@ -85,7 +85,7 @@ def find(where: WhereOptions, name: str) -> FoundJob:
     loaded = config.load(where.file)
     record = history(loaded).find(name)
     if where.local and record is None:
-        listing = steps.line("jobs", "--local", *steps.named(where.file))
+        listing = next_commands.line("jobs", "--local", *next_commands.named(where.file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
     # numbers and runs are unique, so the service, which may not be reachable, need not be asked
     if record is not None and (where.local or name in (record.run, record.job.id, record.job.name)):

@@ -11,7 +11,7 @@ import click
 
 from vertexrig import files
 from vertexrig.bring import pull
-from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli import next_commands, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
@@ -126,7 +126,8 @@ def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
     """
     # a byte order mark is kept in the file, but is not part of the YAML
     workspace = Workspace(
-        config.loads(text.removeprefix("\ufeff"), file=file, env=environments.selected()), program=steps.program()
+        config.loads(text.removeprefix("\ufeff"), file=file, env=environments.selected()),
+        program=next_commands.program(),
     )
     try:
         return workspace.prepare(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import candidates, options, remote, show, steps, streams
+from vertexrig.cli import candidates, next_commands, options, remote, show, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.watch import lines
@@ -133,7 +133,7 @@ def _notes(name: str, made: Submitted, handle: str, file: Path | None) -> None:
     streams.note(f"console: {made.console}")
     if made.duplicate:
         streams.note(f"{name} was submitted before with this request id; this is the first job")
-    streams.note(f"to follow it until it has ended:\n{steps.line('watch', handle, *steps.named(file))}")
+    streams.note(f"to follow it until it has ended:\n{next_commands.line('watch', handle, *next_commands.named(file))}")
     streams.note(
-        f"to start {name} over HTTP or by schedule, first build the Cloud Function:\n{steps.line('function', 'build', *steps.named(file))}"
+        f"to start {name} over HTTP or by schedule, first build the Cloud Function:\n{next_commands.line('function', 'build', *next_commands.named(file))}"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from vertexrig import files, spec, yamltext
-from vertexrig.cli import steps, streams
+from vertexrig.cli import next_commands, streams
 from vertexrig.cli.options import ProjectOptions
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config, environments
@@ -105,4 +105,4 @@ def workspace(
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
-    return Workspace(loaded, templates=given.templates, region=region, trainer=trainer, program=steps.program())
+    return Workspace(loaded, templates=given.templates, region=region, trainer=trainer, program=next_commands.program())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import times
-from vertexrig.cli import candidates, options, remote, steps, streams
+from vertexrig.cli import candidates, next_commands, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
@@ -63,7 +63,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     last = remote.lookup(vertex, workspace.loaded, job)
     streams.note(vertex.console(last.name))
     request = candidates.of_job(workspace, last)
-    named = [vertex.handle(last.name), *steps.named(file)]
+    named = [vertex.handle(last.name), *next_commands.named(file)]
     try:
         if request is not None:
             at = candidates.follow(request, poll, format_)
@@ -77,7 +77,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
             last = lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
         streams.note(
-            f"\n{last.display_name} continues on Vertex AI; to follow it again:\n{steps.line('watch', *named)}"
+            f"\n{last.display_name} continues on Vertex AI; to follow it again:\n{next_commands.line('watch', *named)}"
         )
         raise
     if not last.ended:  # the reader of the lines has gone
@@ -89,9 +89,9 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     remote.must_have_succeeded(last)
     named[0] = vertex.handle(last.name)
     if last.collection == TUNING:
-        streams.note(f"to add a job with the best trial's parameters:\n{steps.line('promote', *named)}")
+        streams.note(f"to add a job with the best trial's parameters:\n{next_commands.line('promote', *named)}")
     elif PROMOTED_FROM in last.labels and _registers(file, workspace, last, str(named[0])):
-        streams.note(f"to add its model to the Model Registry:\n{steps.line('register', *named)}")
+        streams.note(f"to add its model to the Model Registry:\n{next_commands.line('register', *named)}")
 
 
 def _registers(file: Path | None, workspace: Workspace, job: RemoteJob, name: str) -> bool:

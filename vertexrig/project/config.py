@@ -182,7 +182,8 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
     """Return the project file in `start` or the nearest folder above it.
 
     Raises:
-        ForeignProjectError: It is above, and it or its folder belongs to another user: anyone may put one into /tmp.
+        ForeignProjectError: It is a link that leads out of its folder, or it is above, and it or its folder belongs to another user:
+            anyone may put one into /tmp.
         UsageError: There is none.
     """
     for folder in (start, *start.parents):

@@ -166,7 +166,9 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class Role(MachineSettings):
-    """A worker pool other than the chief's. What it leaves out it inherits from the job."""
+    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for the accelerator of `ps`; a Reduction
+    Server inherits nothing.
+    """
 
     args: Args | None = option("Arguments of this worker pool's replicas, in place of the job's.", None)
 
@@ -201,7 +203,7 @@ class Job(MachineSettings):
     service_account: str | None = option("Service account of the replicas; by default the project's.", None)
     base_output_directory: str | None = option(
         "Output folder of every run; AIP_MODEL_DIR and similar variables name folders below it. By default, each run has an output "
-        "folder of its own, BUCKET/runs/NAME/RUN.",
+        "folder of its own, BUCKET/runs/NAME/RUN_ID; YAML rendered without --run names BUCKET/runs/NAME.",
         None,
     )
     tensorboard: str | None = option("TensorBoard to upload to: projects/P/locations/R/tensorboards/ID.", None)
@@ -254,7 +256,7 @@ class Sweep:
     kms_key_name: str | None = option("Cloud KMS key; by default the job's.", None)
     base_output_directory: str | None = option(
         "Output folder of every run; each trial has a folder below it. By default, each run has an output folder of its own, "
-        "BUCKET/runs/NAME/RUN.",
+        "BUCKET/runs/NAME/RUN_ID; YAML rendered without --run names BUCKET/runs/NAME.",
         None,
     )
     candidates: tuple[Mapping[str, Any], ...] = option(

@@ -40,6 +40,7 @@ class Artifacts:
 
         Raises:
             ConfigError: There is no bucket, or no trainer.
+            PackageError: The trainer cannot be read as a package.
         """
         if tf_version not in self._packages:
             found = self._uploaded.package(tf_version) if self._uploaded else self._package_at_hand(tf_version)

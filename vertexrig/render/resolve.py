@@ -80,7 +80,8 @@ class View:
     Args:
         name: The job's or sweep's name.
         template: The template of this resource; for a sweep, the one of the trial's job is `job.topology`.
-        job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
+        job: The job of the project file with the sweep's `args` over its own, without those that the study decides, and with the
+            project's output folder and service account.
             For labels, display name and KMS key use the fields of this view; for machines and images use `pools`.
         pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None
             (machine type `cloud-tpu`).

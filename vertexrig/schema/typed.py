@@ -58,7 +58,7 @@ def read(text: str, file: str) -> yamltext.Reading:
         reading = yamltext.read(text)
     except yamltext.YamlError as error:
         raise ConfigError(str(error), file=file, line=error.line) from None
-    # YAML parsers keep the last of two equal keys, and the first would be lost without a message.
+    # Of two equal keys our reader keeps the first, as gcloud does, and the other would be lost without a message.
     errors = Errors()
     for note in reading.notes:
         if note.kind == "duplicate-key" or note.fix:
@@ -325,6 +325,8 @@ def _resolve(value: Any, place: Place) -> Any:
 
 
 def _plain(value: Any, place: Place) -> Any:
+    if value is WRONG:  # its error was reported where it was found
+        return value
     value = _resolve(value, place)
     if isinstance(value, Mapping):
         return {str(key): item for key, item in _each(value.items(), place, _plain).items()}

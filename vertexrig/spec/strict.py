@@ -33,14 +33,17 @@ _PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_de
 MOST_DEPTH = 100
 """How deep protobuf's JSON reader follows messages inside messages."""
 LIST_LIMITS = {"worker_pool_specs": "pools.max", "env": "env.max", "package_uris": "package_uris.max"}
-"""Repeated fields whose length the service limits, and the catalog's limit of each."""
+"""Repeated fields whose length the service limits, and the limit of each in the shipped catalog: an overlay does not change these."""
 MOST_ITEMS = 10_000
 """The longest list where the service documents no limit: a bound of our own."""
 
 
 @dataclass(frozen=True)
 class ReadingRule:
-    """A rule of the strict reading, for the list of checks: id, severity, one sentence, source, the kind of its edits."""
+    """A rule on the reading of a file: id, severity, one sentence, source, the kind of its edits.
+
+    Most are of the strict reading; the others are found where files, comments and schedules are read.
+    """
 
     id: str
     severity: Severity

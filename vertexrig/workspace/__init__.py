@@ -92,7 +92,7 @@ class Prepared:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing of severity error was found."""
+        """Whether nothing of severity error was found; True for a job that was not checked."""
         return not any(finding.severity is Severity.ERROR for finding in self.yaml_findings)
 
     @property
@@ -101,7 +101,7 @@ class Prepared:
         return next((one.message.rstrip(".") for one in self.yaml_findings if one.severity is Severity.ERROR), "")
 
     def in_run(self, run_id: str) -> Prepared:
-        """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names.
+        """Return the job rendered with the output folder of one run; unchanged if it takes no run id (`View.takes_run_id`).
 
         Its findings stay those of the first rendering.
         """
@@ -151,7 +151,7 @@ class Workspace:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
         self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
-        self._programs: dict[tuple[Path, str], TrainerSource] = {}
+        self._image_programs: dict[tuple[Path, str], TrainerSource] = {}  # `known` of `read_container`
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -169,7 +169,7 @@ class Workspace:
 
     def overridden(self, loaded: Loaded) -> Workspace:
         """Return the same project after overrides, with the catalog and the compiled templates that are here already."""
-        # `_trainers` and `_programs` are shared: overrides change no source
+        # what was read of sources, `_trainers` and `_image_programs`, is shared: overrides change no source
         other = copy.copy(self)
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
@@ -317,7 +317,7 @@ class Workspace:
             return _TrainerOf(None, "no pool has a pythonModule or an image" if named else "")
         if pool.image in built:
             return _TrainerOf(self.trainer(_module_of(pool) or project.trainer.module))
-        found = self.program_of(pool)
+        found = self.image_program(pool)
         if named:
             if found is None:
                 return _TrainerOf(None, "no pool has a pythonModule or an image")
@@ -326,7 +326,7 @@ class Workspace:
             return _TrainerOf(found.source)
         return _TrainerOf(self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None)
 
-    def program_of(self, pool: spec.Pool) -> ImageProgram | None:
+    def image_program(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
@@ -343,7 +343,7 @@ class Workspace:
         # imported here: the trigger has no trainer folder and does not load this module
         from vertexrig.package.containers import read_container
 
-        return read_container(folder, command, args, self._programs)
+        return read_container(folder, command, args, self._image_programs)
 
     def proposed_image(self, document: spec.Document) -> str:
         """Return the lines of a project file that let a container of the document run on this machine without its image, by its
@@ -353,7 +353,7 @@ class Workspace:
         mapped = self.loaded.project.local.images
         if pool is None or any(fnmatchcase(pool.image, pattern) for pattern in mapped):
             return ""
-        found = self.program_of(pool)
+        found = self.image_program(pool)
         if found is None or found.source is None or found.source.problems or found.folder is None or not found.command:
             return ""
         # without a project file the lines are for one that will be made in this folder

@@ -42,6 +42,35 @@ class SourceKeys:
     view: View
     document: Document
 
+    @cached_property
+    def keys(self) -> Mapping[RawPath, RawPath]:
+        """The key of each value of the job that the project file gives, by the value's path in it."""
+        found = {}
+        for path in _leaves(self.document.data):
+            key = self._key(path)
+            if key and _value(self.loaded.project, key) is not None:
+                found[path] = key
+        for laid, above, source in spec_overlays(self.view):
+            for leaf in _leaves(laid):
+                path = (*above, *_camel(leaf))
+                found[path] = (*source, *leaf)
+        # in the API these are not part of the spec, so the document does not have them
+        outside: dict[RawPath, RawPath] = {
+            ("displayName",): ("display_name",),
+            ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
+        }
+        outside |= {("labels", name): ("labels", name) for name in self.view.labels}
+        return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
+
+    @cached_property
+    def _below(self) -> Mapping[RawPath, list[RawPath]]:
+        """The keys of all values at or below each path of the job, built once for any number of findings."""
+        found: dict[RawPath, list[RawPath]] = {}
+        for path, key in self.keys.items():
+            for end in range(1, len(path) + 1):
+                found.setdefault(path[:end], []).append(key)
+        return found
+
     def find(self, path: str) -> RawPath:
         """Return the key of the project file for the value at `path` of the job, also for a missing value; () if it has none.
 
@@ -68,50 +97,21 @@ class SourceKeys:
     def edit(self, edit: Edit) -> Edit:
         """Return an edit of the job as an edit of the project file; unchanged if no key of the file gives the value."""
         path = _steps(edit.path)
-        place = self.keys.get(path) or (self._key(path) if path else ())
-        if not place:
+        key = self.keys.get(path) or (self._key(path) if path else ())
+        if not key:
             return edit
         if edit.key:
-            return replace(edit, location=place, key=edit.key if place[-1] == path[-1] else snake(edit.key))
+            return replace(edit, location=key, key=edit.key if key[-1] == path[-1] else snake(edit.key))
         old = _value(self.document.data, path)
-        if isinstance(place[-1], str) and path[-2:-1] == ("args",) and isinstance(edit.value, str):
+        if isinstance(key[-1], str) and path[-2:-1] == ("args",) and isinstance(edit.value, str):
             # a word of the job is a key of the file, with or without a value
             name, _, value = edit.value.removeprefix("--").partition("=")
-            if name != place[-1]:
-                return replace(edit, location=place, key=name)
-            return replace(edit, location=place, value=read(value).data if value else None)
-        if place[-1] == old and isinstance(edit.value, str):  # an id that is a key
-            return replace(edit, location=place, key=edit.value)
-        return replace(edit, location=place)
-
-    @cached_property
-    def _below(self) -> Mapping[RawPath, list[RawPath]]:
-        """The keys of all values at or below each path of the job, built once for any number of findings."""
-        found: dict[RawPath, list[RawPath]] = {}
-        for place, key in self.keys.items():
-            for end in range(1, len(place) + 1):
-                found.setdefault(place[:end], []).append(key)
-        return found
-
-    @cached_property
-    def keys(self) -> Mapping[RawPath, RawPath]:
-        """The key of each value of the job that the project file gives, by the value's path in it."""
-        found = {}
-        for path in _leaves(self.document.data):
-            key = self._key(path)
-            if key and _value(self.loaded.project, key) is not None:
-                found[path] = key
-        for laid, above, source in spec_overlays(self.view):
-            for key in _leaves(laid):
-                place = (*above, *_camel(key))
-                found[place] = (*source, *key)
-        # in the API these are not part of the spec, so the document does not have them
-        outside: dict[RawPath, RawPath] = {
-            ("displayName",): ("display_name",),
-            ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
-        }
-        outside |= {("labels", name): ("labels", name) for name in self.view.labels}
-        return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
+            if name != key[-1]:
+                return replace(edit, location=key, key=name)
+            return replace(edit, location=key, value=read(value).data if value else None)
+        if key[-1] == old and isinstance(edit.value, str):  # an id that is a key
+            return replace(edit, location=key, key=edit.value)
+        return replace(edit, location=key)
 
     def _key(self, path: RawPath) -> RawPath:
         view = self.view

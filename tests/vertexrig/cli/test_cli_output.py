@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.tools import INSTALLED, REPOSITORY
 from vertexrig import cli, errors
-from vertexrig.cli import output, steps, streams, tables
+from vertexrig.cli import next_commands, output, streams, tables
 
 PROJECT = """
 project: p
@@ -227,7 +227,7 @@ def test_suggestions_carry_the_options(
     more = ["--file", "vertexrig.yaml", "--set", "accelerator_count=3", "--set", "labels.team=a b", "--templates", "t"]
     _, _, err = call(capsys, "rehearse", "gpu", *more)
     found = re.search(r"`([^`]* check gpu [^`]*)`", err)
-    assert found is not None and found[1] == f"{steps.program()} {shlex.join(['check', 'gpu', *more])}"
+    assert found is not None and found[1] == f"{next_commands.program()} {shlex.join(['check', 'gpu', *more])}"
     (folder / "here").mkdir()
     monkeypatch.setattr(sys, "argv", [str(folder / "here/vertexrig")])  # not the one the shell finds
     (folder / "here/vertexrig").touch()

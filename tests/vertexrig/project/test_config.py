@@ -111,7 +111,7 @@ def test_a_letter_is_a_boolean_where_one_belongs_and_text_in_quotes() -> None:
 def test_all_errors_are_told_at_once() -> None:
     """Whatever is wrong with a file's values is told in one error, each with its line; what only follows from another is left out."""
     text = (
-        "project: 3\nregion: ${NOPE}\nbucket: ${${}\njobs:\n  a: {topolgy: cpu, timeout: 3600}\n  b: [1]\n"
+        "project: 3\nregion: ${NOPE}\nbucket: ${${}\njobs:\n  a: {topolgy: cpu, timeout: 3600}\n  b: [1]\n  c: {spec: {labels: {x: '${NOPE}'}}}\n"
         "sweeps:\n  s: {}\n  t: {jbo: a}\nlocal: {slots: '${NOPE}', allow_hosts: [a b, c d]}\n"
     )
     with pytest.raises(ConfigError) as caught:
@@ -119,10 +119,11 @@ def test_all_errors_are_told_at_once() -> None:
     places = [(one.line, one.message.split(":")[0]) for one in caught.value.errors]
     assert places == [
         (1, "project"), (2, "region"), (3, "bucket"), (5, "jobs.a.topolgy"), (5, "jobs.a.timeout"), (6, "jobs.b"),
-        (8, "sweeps.s"), (9, "sweeps.t.jbo"), (10, "local.slots"), (10, "local.allow_hosts[0]"), (10, "local.allow_hosts[1]"),
+        (7, "jobs.c.spec.labels.x"), (9, "sweeps.s"), (10, "sweeps.t.jbo"), (11, "local.slots"), (11, "local.allow_hosts[0]"),
+        (11, "local.allow_hosts[1]"),
     ]  # fmt: skip
     first, *lines = str(caught.value).splitlines()
-    assert first == "11 things are wrong:" and lines == [f"  {one}" for one in caught.value.errors]
+    assert first == "12 things are wrong:" and lines == [f"  {one}" for one in caught.value.errors]
     assert caught.value.exit_code == 2 and caught.value.details["line"] == 1
     assert [row["line"] for row in caught.value.details["errors"]] == [line for line, _ in places]
 
