@@ -275,13 +275,15 @@ class Api:
     """
 
     headers: Mapping[str, str] = {
+        "cache-control": "private",
         "content-type": "application/json; charset=UTF-8",
+        "server": "ESF",
         "vary": "Origin, X-Origin, Referer",
         "x-content-type-options": "nosniff",
         "x-frame-options": "SAMEORIGIN",
         "x-xss-protection": "0",
     }
-    """Of an answer in JSON (cloud-custodian and k8s-config-connector, recordings of 2026)."""
+    """Of an answer in JSON (cloud-custodian and k8s-config-connector, recordings of 2026; firebase-tools issue 1880)."""
 
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self.table = tuple(table)

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from localvertex.http import ApiError, Json, bad_request, invalid
+from localvertex.misread import error_of, misread
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.finding import Finding, Severity
@@ -94,7 +95,8 @@ def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None)
     job = next((body[key] for key in ("jobSpec", "job_spec") if key in body), None)
     document = spec.from_data(whole_numbers(job if job is not None else {}), kind="CustomJobSpec")
     if job is not None and not isinstance(job, dict):
-        raise invalid("Invalid value at 'custom_job.job_spec': a message belongs here.")
+        raise error_of(list(misread(messages.message_class("CustomJob").DESCRIPTOR, {"jobSpec": job}, "custom_job")))
+    _check_json(document, job or {}, "custom_job.job_spec")
     _refuse(document, "job_spec.", "custom_job.job_spec", region, check, outer)
     return outer, document.job
 
@@ -109,6 +111,7 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
     # Output-only fields are ignored in a request: clients send back what they got.
     sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
     document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
+    _check_json(document, sent, "hyperparameter_tuning_job")
     _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
     return document.data
 
@@ -166,13 +169,22 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
-        raise _json_errors([_unknown(key, path) for key in unknown])
+        raise error_of([_unknown(key, path) for key in unknown])
     own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
     try:
         message = messages.to_message(kind, own)
     except (json_format.ParseError, ValueError, TypeError) as error:
-        raise invalid(f"Invalid JSON payload received. {error}") from None
+        found = list(misread(messages.message_class(kind).DESCRIPTOR, own, path))
+        raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
     return {key: value for key, value in messages.from_message(message).items() if key not in skip}
+
+
+def _check_json(document: spec.Document, sent: Mapping[str, Any], json_path: str) -> None:
+    """Raise what every Google API would for a JSON that is not the message, if it would."""
+    broken = [f for f in document.findings if f.severity is Severity.ERROR and f.id in _JSON_RULES]
+    if broken:
+        found = list(misread(messages.message_class(document.kind).DESCRIPTOR, sent, json_path))
+        raise error_of(found or [_json_message(finding, json_path) for finding in broken])
 
 
 def _refuse(
@@ -180,9 +192,6 @@ def _refuse(
 ) -> None:
     """Raise what the service would, if it would."""
     reading = [f for f in document.findings if f.severity is Severity.ERROR]
-    broken = [f for f in reading if f.id in _JSON_RULES]
-    if broken:
-        raise _json_errors([_json_message(finding, json_path) for finding in broken])
     if document.job.get("tensorboard") and not document.job.get("serviceAccount"):
         account = f"{json_path}.{snake(document.job_path)}service_account"
         raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
@@ -253,7 +262,3 @@ def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
         where = f"{json_path}.{holder}" if holder else json_path
         return where, f"Invalid value at '{where}' (oneof), {finding.message}"
     return f"{json_path}.{path}", f"Invalid value at '{json_path}.{path}': {finding.message}"
-
-
-def _json_errors(problems: list[tuple[str, str]]) -> ApiError:
-    return ApiError(400, "\n".join(text for _, text in problems), details=[bad_request(problems)])

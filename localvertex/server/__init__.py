@@ -250,6 +250,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.s
         access_log=False,
         # A client must not choose its own address, by which the guard decides.
         proxy_headers=False,
+        server_header=False,  # each API has the service's own
         lifespan="on",
         # Seconds; a client that keeps reading would keep the server open for good.
         timeout_graceful_shutdown=3,

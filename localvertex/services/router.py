@@ -7,7 +7,6 @@ those routes.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +24,8 @@ from localvertex.jobs import resources
 from localvertex.jobs.resources import OPERATIONS
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.validation import found_errors
+from localvertex.misread import error_of, is_repeated, misread
+from localvertex.partial import camel_tree, chosen, enum_numbers, field_tree, unknown_paths
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel
 
@@ -132,14 +133,24 @@ class Service:
             if binding.variables:
                 _check_endpoint(request, binding.variables[0][0], path["v0"])
             made = call(*given) if self.on_loop else await in_thread(call, *given)
-            # The SDK's REST transport asks for enums as numbers. An operation holds any messages, and stays as stored.
-            if made and isinstance(made, dict) and "enum-encoding=int" in request.query_params.get("$alt", ""):
-                answer = _messages(binding)[1]
-                if answer.startswith(PACKAGE):
-                    made = messages.from_message(messages.to_message(answer, made), numbers=True)
-            return JSONResponse(made)
+            return JSONResponse(_shown(made, _messages(binding)[1], request))
 
         return handle
+
+
+def _shown(made: Json | list[Json], kind: str, request: Request) -> Any:
+    """Return an answer as the client wants it: enums as numbers, and the fields that it names (system parameters of all APIs)."""
+    asked = request.query_params
+    answer = messages.message_class(kind).DESCRIPTOR if kind else None
+    # The SDK's REST transport asks for enums as numbers. An operation holds any messages, and stays as stored.
+    if answer and "enum-encoding=int" in asked.get("$alt", asked.get("alt", "")):
+        made = [enum_numbers(answer, one) for one in made] if isinstance(made, list) else enum_numbers(answer, made)
+    fields = asked.get("fields", asked.get("$fields", request.headers.get("x-goog-fieldmask", "")))
+    tree = field_tree(fields.replace(".", "/"))
+    if answer and (path := next(unknown_paths(answer, tree), None)):
+        text = f"Error expanding 'fields' parameter. Cannot find matching fields for path '{path[:200]}'."
+        raise ApiError(400, "Request contains an invalid argument.", details=[http.bad_request([(fields, text)])])
+    return chosen(made, camel_tree(tree)) if tree else made
 
 
 def unserved_routes() -> list[Endpoint]:
@@ -185,15 +196,20 @@ def _check_endpoint(request: Request, field: str, name: str) -> None:
 
 
 def _check_query(kind: str, query: Iterable[tuple[str, str]]) -> None:
-    """Raise the 400 of every Google API for a query parameter that is not a field of the request."""
+    """Raise the 400 of every Google API for a query parameter that is not a field of the request, or has another type."""
     fields = messages.message_class(kind).DESCRIPTOR.fields_by_camelcase_name if kind else {}
-    for name, _ in query if kind else ():
-        if name not in _SYSTEM and not name.startswith("$") and camel(name.partition(".")[0]) not in fields:
+    for name, value in query if kind else ():
+        if name not in _SYSTEM and not name.startswith("$") and camel(first := name.partition(".")[0]) not in fields:
             text = (
                 f'Invalid JSON payload received. Unknown name "{name[:100]}": Cannot bind query parameter. '
-                f"Field '{name[:100]}' could not be found in request message."
+                f"Field '{first[:100]}' could not be found in request message."
             )
             raise ApiError(400, text, details=[http.bad_request([("", text)])])
+        field = fields.get(camel(name))
+        if field is not None and field.message_type is None and field.type != field.TYPE_BOOL:
+            wrong = list(misread(field.containing_type, {name: [value] if is_repeated(field) else value}))
+            if wrong:
+                raise error_of(wrong)
 
 
 def _read(body: Json, mask: str) -> Json:
@@ -253,12 +269,7 @@ def _request(
 
 def repeated_fields(kind: str) -> frozenset[str]:
     """Return the names of a message's repeated fields."""
-    # protobuf deprecates `label` (3: LABEL_REPEATED in descriptor.proto) in the releases that have `is_repeated`
-    return frozenset(
-        one.json_name
-        for one in messages.message_class(kind).DESCRIPTOR.fields
-        if (one.is_repeated if hasattr(one, "is_repeated") else one.label == 3)
-    )
+    return frozenset(one.json_name for one in messages.message_class(kind).DESCRIPTOR.fields if is_repeated(one))
 
 
 def _at(data: Json, field: str) -> str:
@@ -268,30 +279,13 @@ def _at(data: Json, field: str) -> str:
     return str(value or "")
 
 
-def canonical(kind: str, data: Mapping[str, Any]) -> Json:
-    """Return JSON of a message in its canonical form; 400 for what is not the message."""
+def canonical(kind: str, data: Mapping[str, Any], place: str = "") -> Json:
+    """Return JSON of a message in its canonical form; 400 for what is not the message. `place` is where it is in the request."""
     try:
         return messages.from_message(messages.to_message(kind, dict(data)))
     except (json_format.ParseError, ValueError, TypeError) as error:
-        found = next(_misplaced(messages.message_class(kind).DESCRIPTOR, data, ""), None)
-        if found is None:
-            raise invalid(f"Invalid JSON payload received. {error}") from None
-        raise ApiError(400, found[1], details=[http.bad_request([found])]) from None
-
-
-def _misplaced(kind: Any, data: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
-    """Yield the place of each value that is no message where one belongs, and the service's words (kubeflow/pipelines issue 6848)."""
-    for key, value in data.items():
-        field = kind.fields_by_camelcase_name.get(camel(key))
-        inner = field.message_type if field is not None else None
-        if inner is None or inner.full_name.startswith("google.protobuf.") or inner.GetOptions().map_entry:
-            continue
-        for index, one in enumerate(value if isinstance(value, list) else [value]):
-            place = f"{above}{field.name}" + (f"[{index}]" if isinstance(value, list) else "")
-            if isinstance(one, dict):
-                yield from _misplaced(inner, one, f"{place}.")
-            elif one is not None:
-                yield place, f"Invalid value at '{place}' (type.googleapis.com/{inner.full_name}), {json.dumps(one)}"
+        found = list(misread(messages.message_class(kind).DESCRIPTOR, data, place))
+        raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
 
 
 def check_location(name: str) -> None:

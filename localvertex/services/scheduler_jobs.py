@@ -6,12 +6,14 @@ Rules: the job resource of Cloud Scheduler v1 (https://cloud.google.com/schedule
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 from localvertex.http import ApiError, Json, invalid
+from localvertex.misread import error_of
 from localvertex.services.collection import masked, replaced
 from localvertex.services.router import canonical
 from vertexrig.cloud.cron import ScheduleError, parse
@@ -47,8 +49,10 @@ def read(body: Json) -> Json:
     content = target.get("body") if isinstance(target, dict) else None
     # protobuf's JSON reader leaves out what is not Base64, in either alphabet.
     if isinstance(content, str) and not re.fullmatch(r"[A-Za-z0-9+/_-]*={0,2}", content):
-        raise invalid("Invalid value at 'job.httpTarget.body' (TYPE_BYTES), Base64 decoding failed.")
-    return canonical(MESSAGE, {key: value for key, value in body.items() if key not in OUTPUT_ONLY})
+        field = "job.http_target.body"
+        text = f"Invalid value at '{field}' (TYPE_BYTES), Base64 decoding failed for {json.dumps(content)}"
+        raise error_of([(field, text)])
+    return canonical(MESSAGE, {key: value for key, value in body.items() if key not in OUTPUT_ONLY}, "job")
 
 
 def complete(job: Json) -> Json:

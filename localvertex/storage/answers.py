@@ -6,14 +6,31 @@ Source: https://cloud.google.com/storage/docs/json_api (partial response), read 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import Api, ApiError, Json
+from localvertex.http import Api, ApiError, invalid
+from localvertex.partial import chosen, field_tree
+
+FIELDS = frozenset(
+    "* kind items prefixes nextPageToken id selfLink name etag metageneration acl owner timeCreated updated storageClass "
+    # of an object, and of what an upload, a rewrite or a restoration answers
+    "bucket cacheControl componentCount contentDisposition contentEncoding contentLanguage contentType contexts crc32c "
+    "customTime customerEncryption eventBasedHold generation hardDeleteTime kmsKeyName md5Hash mediaLink metadata "
+    "restoreToken retention retentionExpirationTime size softDeleteTime temporaryHold timeDeleted "
+    "timeFinalized timeStorageClassUpdated done objectSize resource rewriteToken totalBytesRewritten "
+    # of a bucket
+    "autoclass billing cors customPlacementConfig defaultEventBasedHold defaultObjectAcl encryption generation hierarchicalNamespace "
+    "iamConfiguration ipFilter labels lifecycle location locationType logging objectRetention projectNumber "
+    "retentionPolicy rpo satisfiesPZI satisfiesPZS softDeletePolicy unreachable versioning website "
+    # of policies, access controls, folders, notifications, keys and operations
+    "bindings resourceId version domain email entity entityId object projectTeam role permissions managedFolders "
+    "createTime updateTime custom_attributes event_types object_name_prefix payload_format topic accessId projectId "
+    "serviceAccountEmail state secret email_address error operations response".split()
+)
+"""Fields of the answers of Cloud Storage, of which `fields` may name some (reference of the JSON API, read 2026-11-27)."""
 
 
 class JsonApi(Api):
@@ -34,35 +51,12 @@ class JsonApi(Api):
         fields = field_tree(request.query_params.get("fields", ""))
         if not fields or response.status_code != 200:
             return response
+        for name in (*fields, *fields.get("items", ())):
+            if name not in FIELDS:  # issue 267 of fsouza/fake-gcs-server; google-api-dotnet-client issue 1444
+                return self.failed(invalid(f"Invalid field selection {name[:100]}"))
         headers = {key: value for key, value in response.headers.items() if key != "content-length"}
         return JSONResponse(chosen(json.loads(bytes(response.body)), fields), headers=headers)
 
     def failed(self, error: ApiError) -> Response:
         """Return the error as the older APIs write it."""
         return error.response(older=True)
-
-
-def field_tree(fields: str) -> Json:
-    """Return the fields of `name,items(id,size),owner/entity` as nested mappings; an empty one is a whole value."""
-    root: Json = {}
-    bases, node = [root], root
-    for token in re.findall(r"[^(),/\s]+|[(),/]", fields):
-        if token == "(":
-            bases.append(node)
-        elif token == ")" and len(bases) > 1:
-            node = bases.pop()
-        elif token == ",":
-            node = bases[-1]
-        elif token not in ")/":
-            node = node.setdefault(token, {})
-    return root
-
-
-def chosen(value: Any, fields: Json) -> Any:
-    """Return the chosen fields of a value, of each item of a list."""
-    if isinstance(value, list):
-        return [chosen(item, fields) for item in value]
-    if not fields or not isinstance(value, dict):
-        return value
-    found = {name: fields.get(name, fields.get("*")) for name in value}
-    return {name: chosen(value[name], below) for name, below in found.items() if below is not None}

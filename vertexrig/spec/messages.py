@@ -48,12 +48,7 @@ def to_message(name: str, data: dict[str, Any]) -> Any:
     return json_format.ParseDict(data, message_class(name)(), ignore_unknown_fields=False, descriptor_pool=pool())
 
 
-def from_message(message: Any, *, numbers: bool = False) -> dict[str, Any]:
-    """Return a message as REST writes it: camelCase keys, int64 as text, enums as names, fields that are not set left out.
-
-    Args:
-        message: The message.
-        numbers: Write enums as numbers.
-    """
-    data: dict[str, Any] = json_format.MessageToDict(message, descriptor_pool=pool(), use_integers_for_enums=numbers)
+def from_message(message: Any) -> dict[str, Any]:
+    """Return a message as REST writes it: camelCase keys, int64 as text, enums as names, fields that are not set left out."""
+    data: dict[str, Any] = json_format.MessageToDict(message, descriptor_pool=pool())
     return data
