@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -244,7 +245,9 @@ class _JobRun:
 
     def _replicas(self, *, named: bool) -> tuple[cluster.Replica, ...]:
         """Return the job's replicas, each with its own port, on hosts with the service's names or on 127.0.0.1."""
-        address = cluster.cloud_address(self.options.job_id) if named else _loopback
+        # Ten hexadecimal digits, the same in all names of a job (tests of google/yggdrasil-decision-forests).
+        token = hashlib.sha256(self.options.job_id.encode()).hexdigest()[:10]
+        address = cluster.cloud_address(token) if named else _loopback
         free = iter(self.ports)
         return cluster.replicas(
             self.pools, lambda pool, index: f"{address(pool, index).rpartition(':')[0]}:{next(free)}"
@@ -302,11 +305,13 @@ class _JobRun:
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation. Its output goes to the log of the replica that it is for, `preparing_replica`."""
-        name = self.preparing_replica
+        name, package = self.preparing_replica, argv[-1]
 
         def keep(line: Line) -> None:
             if line.stderr:  # where pip names a cause
                 self.pip_errors.append(line.text)
+            else:  # on Vertex AI the archive is in /, where pip runs
+                line = replace(line, text=line.text.replace(package, f"/{Path(package).name}"))
             self.said.append((line.severity, line.text))
             self._line(replace(line, shown=line.stderr))
 

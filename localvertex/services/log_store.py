@@ -117,6 +117,8 @@ class LogStore:
                 "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
             },
             "severity": line.severity,
+            # Of the service's own lines alone; what it says there is not known (index id 71208815197).
+            **({"labels": {"ml.googleapis.com/endpoint": ""}} if line.task == SERVICE else {}),
             **_payload(line, text),
         }
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 from localvertex.filters import Node
 from localvertex.http import Json, in_thread, invalid, position_of_token, token_of
@@ -28,7 +29,13 @@ TAIL_S = 0.2
 MOST_RESOURCES = 100
 _RESOURCE = r"(?:projects|organizations|billingAccounts|folders)/[^/]+"
 _RESOURCE_NAME = re.compile(rf"{_RESOURCE}(?:/locations/[^/]+/buckets/[^/]+/views/[^/]+)?")
-_LOG_NAME = re.compile(rf"{_RESOURCE}/logs/[A-Za-z0-9/_.%-]{{1,511}}")
+_LOG_NAME = re.compile(r"/?(projects|organizations|billingAccounts|folders)/[^/]+/logs/(.{1,511})", re.DOTALL)
+_NAMES = {
+    "projects": "projects/[PROJECT_ID]",
+    "organizations": "organizations/[ORGANIZATION_ID]",
+    "billingAccounts": "billingAccounts/[BILLING_ACCOUNT_ID]",
+    "folders": "folders/[FOLDER_ID]",
+}
 
 
 def _read(method: str, request: Json) -> Json:
@@ -136,6 +143,19 @@ class LoggingApi:
         return answer("logNames", names[start : start + size], following)
 
 
+def _check_log_name(name: str, where: str) -> None:
+    """Raise a 400 for the name of a log that is not one; a slash of a log's own name has to be encoded."""
+    found = _LOG_NAME.fullmatch(name)
+    if found is None:
+        raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {name[:80]!r}.")
+    if "/" in found[2]:  # fluent-bit issue 5475
+        form, rest = f"{_NAMES[found[1]]}/logs/[ID]", name.rpartition("/")[2]
+        raise invalid(f'Received unexpected value parsing name "{name[:200]}": {rest[:80]}. Expected the form {form}')
+    wrong = re.search(r"[^A-Za-z0-9/_.-]", unquote(found[2]))
+    if wrong:  # serilog-sinks-googlecloudlogging issue 4
+        raise invalid(f"Log name contains illegal character {wrong[0]}")
+
+
 def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
     # The entry's own fields win.
@@ -144,14 +164,14 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
         **{key: request[key] for key in ("logName", "resource") if key in request},
         **entry,
     }
-    if not _LOG_NAME.fullmatch(full["logName"]):
-        raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {full['logName'][:80]!r}.")
+    _check_log_name(full["logName"], where)
     if not full.get("resource", {}).get("type"):
         raise invalid("A monitored resource must be specified for each log entry")
     size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass")) / 1024
     if size > MOST_KIB:
         raise invalid(f"Log entry with size {size:.1f}K exceeds maximum size of {MOST_KIB:.1f}K")
     full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
+    full["logName"] = full["logName"].removeprefix("/")  # as documented
     container, name = full["logName"].split("/")[:2]
     if container == "projects":  # the service adds it where the client left it out
         resource = full["resource"]

@@ -124,6 +124,28 @@ def test_an_entry_of_more_than_256_kib_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("projects/p/logs/Logger Factory", "^Log name contains illegal character  $"),
+        ("projects/p/logs/a%3Fb", r"^Log name contains illegal character \?$"),
+        (
+            "folders/1/logs/a/b",
+            r'^Received unexpected .* "folders/1/logs/a/b": b\. .* folders/\[FOLDER_ID\]/logs/\[ID\]$',
+        ),
+        ("logs/a", "log_name must be projects/PROJECT/logs/LOG"),
+    ],
+)
+def test_the_name_of_a_log(tmp_path: Path, log: str, said: str) -> None:
+    """A log's own name has letters, digits and /_.- with its slashes encoded; other names are refused in the service's words."""
+    store = LogStore(tmp_path, project="p")
+    entry = {"resource": {"type": "global"}, "textPayload": "x"}
+    with pytest.raises(ApiError, match=said):
+        LoggingApi(store).write_entries({"entries": [{**entry, "logName": log}]})
+    LoggingApi(store).write_entries({"entries": [{**entry, "logName": "/projects/p/logs/a%2Fb"}]})
+    assert store.log_names() == ["projects/p/logs/a%2Fb"]
+
+
+@pytest.mark.parametrize(
     ("text", "token"),
     [
         ("insertId = abc:def", "line 1, column 15, token ':';\nsyntax error at line 1, column 16, token 'def'"),

@@ -102,7 +102,9 @@ def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
     assert spec["task"] == {"type": "workerpool3", "index": 0}
     assert [len(spec["cluster"][f"workerpool{i}"]) for i in range(4)] == [1, 2, 1, 1]
     addresses = [host for hosts in spec["cluster"].values() for host in hosts]
-    host = re.compile(r"cmle-training-workerpool\d-\d+-\d:\d+" if children.can_show_names() else r"127\.0\.0\.1:\d+")
+    host = re.compile(
+        r"cmle-training-workerpool\d-[0-9a-f]{10}-\d:\d+" if children.can_show_names() else r"127\.0\.0\.1:\d+"
+    )
     assert len(set(addresses)) == 5 and all(host.fullmatch(one) for one in addresses)
 
 

@@ -77,6 +77,8 @@ def test_what_pip_says(root: Path) -> None:
             )
             assert after[until - 1].text.startswith("Successfully installed trainer-")
     assert sum(line.text.startswith("Installing collected packages: trainer") for line in said) == 2
+    places = {line.text.rpartition("/")[0] for line in said if line.text.startswith("Processing ")}
+    assert places == {"Processing "}  # the archive is in /, as on Vertex AI
 
 
 def test_a_job_that_fails(root: Path) -> None:
