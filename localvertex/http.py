@@ -175,11 +175,39 @@ def parse_json(body: bytes) -> Json:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except RecursionError:
         raise invalid("Invalid JSON payload received. The message is nested too deeply.") from None
+    except json.JSONDecodeError as error:
+        raise invalid(f"{UNREAD}{_syntax(error)}") from None
     except ValueError as error:
         raise invalid(f"Invalid JSON payload received. {error}") from None
     if not isinstance(value, dict):
-        raise invalid("Invalid JSON payload received. Root element must be a message.")
+        text = 'Invalid JSON payload received. Unknown name "": Root element must be a message.'
+        raise ApiError(400, text, details=[bad_request([("", text)])])
     return value
+
+
+UNREAD = "Invalid JSON payload received. "
+"""How the refusal of a body begins that is no JSON."""
+_SYNTAX = (
+    ("Expecting property name", "Expected an object key or }."),
+    ("Illegal trailing comma before end of object", "Expected an object key or }."),
+    ("Expecting ':'", "Expected : between key:value pair."),
+    ("Expecting ','", "Expected , or } after key:value pair."),
+    ("Extra data", "Parsing terminated before end of input."),
+    ("Unterminated string", "Closing quote expected in string."),
+    ("", "Expected a value."),
+)
+"""How Python's message about JSON begins, and what Google's reader says (json_stream_parser.cc of protobuf 3.21)."""
+_CONTEXT = 20
+"""Characters shown before and after the place of a mistake."""
+
+
+def _syntax(error: json.JSONDecodeError) -> str:
+    """Return what Google's reader says about JSON that cannot be read: the mistake, the text around it, and a mark."""
+    says = next(words for begins, words in _SYNTAX if error.msg.startswith(begins))
+    before, after = error.doc[: error.pos][-_CONTEXT:], error.doc[error.pos :][:_CONTEXT]
+    if not after:  # nothing is left to show (an answer of Cloud Storage, index id 70871738214)
+        return f"Unexpected end of string. {says}\n\n^"
+    return f"{says}\n{before}{after}\n{' ' * len(before)}^"
 
 
 _SIGN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{,]', re.DOTALL)

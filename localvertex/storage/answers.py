@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import Api, ApiError, invalid
+from localvertex.http import UNREAD, Api, ApiError, invalid
 from localvertex.partial import chosen, field_tree
 
 FIELDS = frozenset(
@@ -58,5 +58,7 @@ class JsonApi(Api):
         return JSONResponse(chosen(json.loads(bytes(response.body)), fields), headers=headers)
 
     def failed(self, error: ApiError) -> Response:
-        """Return the error as the older APIs write it."""
+        """Return the error as the older APIs write it, with their own words for a body that is no JSON."""
+        if error.message.startswith(UNREAD):
+            error = invalid(error.message.replace(UNREAD, "Parse Error: ", 1))
         return error.response(older=True)

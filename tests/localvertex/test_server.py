@@ -140,6 +140,21 @@ def test_refusals(api: Api, body: dict[str, Any], said: str) -> None:
     assert said in message(answer)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("{bad}", "Expected an object key or }.\n{bad}\n ^"),
+        ('{"displayName" 1}', 'Expected : between key:value pair.\n{"displayName" 1}\n               ^'),
+        ('{"a": ', "Unexpected end of string. Expected a value.\n\n^"),
+        ("[]", 'Unknown name "": Root element must be a message.'),
+    ],
+)
+def test_a_body_that_is_no_json(api: Api, body: str, said: str) -> None:
+    """The refusal of a body that cannot be read shows the place, as Google's reader does."""
+    answer = api.call("POST", "customJobs", content=body)
+    assert answer.status_code == 400 and message(answer) == f"Invalid JSON payload received. {said}"
+
+
 def test_listing(api: Api) -> None:
     """Lists filter by state, name, label and time with AND, OR and NOT, come in pages, the newest first."""
     project = "/vertex/v1/projects/listing/locations/us-central1/customJobs"

@@ -86,6 +86,13 @@ def test_fields_cut_an_answer(client: httpx.Client, fields: str, kept: set[str])
     assert set(missing) == {"code", "message", "errors"}
 
 
+def test_a_body_that_is_no_json(client: httpx.Client) -> None:
+    """Cloud Storage has words of its own for a body that cannot be read."""
+    answer = client.patch("/storage/v1/b/bkt", content="{")
+    said = "Parse Error: Unexpected end of string. Expected an object key or }.\n\n^"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, said)
+
+
 @pytest.mark.parametrize("fields", ["FOOBARR", "NEXTPAGETOKEN", "items(name,nope)", "items/nope"])
 def test_a_field_that_is_none_is_refused(client: httpx.Client, fields: str) -> None:
     """`fields` with a name that no answer has is a 400 that repeats the name, in its own case."""
