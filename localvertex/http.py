@@ -76,6 +76,7 @@ class ApiError(Exception):
         message: One sentence for the caller.
         status: google.rpc status name when it differs from the usual one of `code`.
         reason: `reason` of the older JSON APIs when it differs.
+        parameter: Name of the query parameter at fault, which the older JSON APIs show.
         details: Entries of `error.details`, such as a BadRequest with field violations.
         headers: Further headers of the answer.
     """
@@ -87,10 +88,12 @@ class ApiError(Exception):
         *,
         status: str | None = None,
         reason: str | None = None,
+        parameter: str = "",
         details: Sequence[Json] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.code, self.message, self.details, self.headers = code, message, list(details), dict(headers or {})
+        self.parameter = parameter
         usual = STATUSES.get(code, ("UNKNOWN", "unknown"))
         self.status, self.reason = status or usual[0], reason or usual[1]
         super().__init__(message)
@@ -105,6 +108,8 @@ class ApiError(Exception):
         errors = [{"message": self.message, "domain": "global", "reason": self.reason}]
         if self.code == 412:
             errors[0] |= {"locationType": "header", "location": "If-Match"}
+        elif self.parameter:
+            errors[0] |= {"locationType": "parameter", "location": self.parameter}
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}
 
     def response(self, *, older: bool = False) -> Response:
@@ -122,6 +127,16 @@ def not_found(message: str) -> ApiError:
 def invalid(message: str) -> ApiError:
     """Return a 400 INVALID_ARGUMENT."""
     return ApiError(400, message)
+
+
+def invalid_parameter(name: str, message: str) -> ApiError:
+    """Return a 400 for the value of a query parameter."""
+    return ApiError(400, message, reason="invalidParameter", parameter=name)
+
+
+def missing_parameter(name: str) -> ApiError:
+    """Return a 400 for a query parameter that a method needs."""
+    return ApiError(400, f"Required parameter: {name}", reason="required", parameter=name)
 
 
 def bad_request(problems: Iterable[tuple[str, str]]) -> Json:
@@ -243,7 +258,8 @@ def whole_number(value: object, name: str, *, default: int = 0, high: int = 2**6
         return default
     # int() also takes signs, spaces, underscores and digits of other scripts.
     if not re.fullmatch(r"[0-9]{1,19}", str(value)) or int(str(value)) > high:
-        raise invalid(f"Invalid value for parameter '{name}': {str(value)[:80]!r}. Expected an integer of 0 to {high}.")
+        message = f"Invalid value for parameter '{name}': {str(value)[:80]!r}. Expected an integer of 0 to {high}."
+        raise invalid_parameter(name, message)
     return int(str(value))
 
 
@@ -264,7 +280,7 @@ def query_bool(request: Request, name: str) -> bool:
     """Return a boolean query parameter; absent is false."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0", ""):
-        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected true or false.")
+        raise invalid_parameter(name, f"Invalid value for parameter '{name}': {text[:80]!r}. Expected true or false.")
     return text in ("true", "1")
 
 

@@ -6,6 +6,7 @@ Source: https://cloud.google.com/storage/docs/json_api (partial response), read 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -32,6 +33,9 @@ FIELDS = frozenset(
 )
 """Fields of the answers of Cloud Storage, of which `fields` may name some (reference of the JSON API, read 2026-11-27)."""
 
+_TAG = re.compile(rb'\A\{"kind":"storage#(?:object|bucket)",[^{}]*?"etag":"([^"]*)"')
+"""The tag of a single object or bucket: it stands before any nested value."""
+
 
 class JsonApi(Api):
     """An API whose answers have the form of Cloud Storage's JSON API; the arguments are those of `Api`."""
@@ -39,6 +43,23 @@ class JsonApi(Api):
     headers: Mapping[str, str] = {}
 
     async def answer(self, request: Request) -> Response:
+        """Return the response to one request, with the headers that the service sends with it."""
+        response = await self._cut(request)
+        reads = request.method == "GET" and response.status_code < 300
+        if response.media_type == "application/json":
+            response.headers["content-type"] = "application/json; charset=UTF-8"
+            tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
+            if tag:
+                response.headers["etag"] = tag[1].decode()
+        if reads and response.media_type == "application/json":
+            response.headers["cache-control"] = "private, max-age=0, must-revalidate, no-transform"
+        elif response.media_type != "text/html; charset=UTF-8":
+            response.headers.setdefault("cache-control", "no-cache, no-store, max-age=0, must-revalidate")
+            response.headers.update({"pragma": "no-cache", "expires": "Mon, 01 Jan 1990 00:00:00 GMT"})
+        response.headers["vary"] = "Origin, X-Origin"
+        return response
+
+    async def _cut(self, request: Request) -> Response:
         """Return the response to one request, cut to the fields that it asks for."""
         response = await super().answer(request)
         if not isinstance(response, JSONResponse):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
@@ -14,18 +16,18 @@ from localvertex.http import (
     endpoint,
     in_thread,
     invalid,
+    missing_parameter,
     not_found,
-    position_of_token,
     query_bool,
     query_int,
     read_json,
-    token_of,
 )
 from localvertex.storage import media
 from localvertex.storage.conditions import Conditions, whole_number
 from localvertex.storage.names import base, conditions, glob, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
+    NOTIFICATIONS,
     OBJECT_FIELDS,
     PROJECT_NUMBER,
     PROJECT_PRIVATE,
@@ -45,13 +47,15 @@ from localvertex.storage.store import ObjectStore, Query
 from localvertex.storage.stored import Bucket, Object
 
 Values = Mapping[str, str]
+MOST_SOURCES = 32
+"""Of a compose request."""
 MOST_ITEMS = 1000
 """Of a page (https://cloud.google.com/storage/docs/json_api/v1/objects/list, maxResults)."""
 
 
 def _after(request: Request) -> str:
     """Return the name after which a listing continues."""
-    return position_of_token(request.query_params.get("pageToken", ""))
+    return position_of(request.query_params.get("pageToken", ""))
 
 
 def _limit(request: Request) -> int:
@@ -63,21 +67,45 @@ def _next(name: str) -> Json:
     return {"nextPageToken": token_of(name)} if name else {}
 
 
+def token_of(name: str) -> str:
+    """Return a page token as the service writes it: base64 of a message whose first field is the last name."""
+    text = name.encode()
+    low, high = len(text) & 0x7F, len(text) >> 7
+    size = bytes([low | 0x80, high]) if high else bytes([low])
+    return base64.b64encode(b"\n" + size + text).decode()
+
+
+def position_of(token: str) -> str:
+    """Return the name after which a page begins, "" for the first one; 400 for an invalid token."""
+    try:
+        name = re.sub(rb"\A\n(?:[\x80-\xff].|.)", b"", base64.b64decode(token, validate=True), flags=re.DOTALL).decode()
+    except ValueError:
+        name = "\0"
+    if token and token_of(name) != token:
+        raise invalid("Invalid argument.")
+    return name
+
+
 async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
     sent = writable(await read_json(request), fields)
 
     def changed(meta: Json) -> Json:
-        if sent.get("acl") and is_uniform(meta):
+        if (sent.get("acl") or sent.get("defaultObjectAcl")) and is_uniform(meta):
             raise no_acl("update", "a bucket")
-        return merged(meta if request.method == "PATCH" else {}, sent)
+        kept = {key: meta[key] for key in _FIXED if key in meta}
+        return merged(meta, sent) if request.method == "PATCH" else merged({}, sent) | kept
 
     return changed
 
 
+_FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICATIONS)
+"""Fields of a bucket that an update leaves as they are."""
+
+
 def _is_full(request: Request) -> bool:
     """Whether an answer has ACLs and the owner: where they are asked for, and after a change."""
-    usual = "full" if request.method in ("PATCH", "PUT") else "noAcl"
+    usual = "noAcl" if request.method == "GET" else "full"
     return request.query_params.get("projection", usual) == "full"
 
 
@@ -118,7 +146,7 @@ class StorageApi:
         """Return a bucket, with its ACLs where they are asked for."""
         shown = bucket_resource(bucket, base(request))
         if _is_full(request) and not is_uniform(bucket.meta):
-            shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name})
+            shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name}, base(request))
             shown["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {})
             shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
         return JSONResponse(shown)
@@ -132,7 +160,7 @@ class StorageApi:
     async def lock_retention(self, request: Request, values: Values) -> Response:
         """buckets.lockRetentionPolicy."""
         if whole_number(request.query_params, "ifMetagenerationMatch") is None:
-            raise ApiError(400, "Required parameter: ifMetagenerationMatch", reason="required")
+            raise missing_parameter("ifMetagenerationMatch")
 
         def locked(meta: Json) -> Json:
             if "retentionPolicy" not in meta:
@@ -148,9 +176,43 @@ class StorageApi:
         return Response(status_code=204)
 
     async def empty_list(self, request: Request, values: Values) -> Response:
-        """Return an empty list: the local Vertex has no folders, managedFolders and notificationConfigs."""
+        """Return an empty list: the local Vertex has no folders, managedFolders and anywhereCaches."""
         await in_thread(self.store.bucket, values["bucket"])
         return JSONResponse({"kind": f"storage#{values['kind']}"})
+
+    # -- notifications: kept and shown, and nothing is sent
+
+    async def insert_notification(self, request: Request, values: Values) -> Response:
+        """notifications.insert."""
+        sent = await read_json(request)
+        if not re.fullmatch(r"//pubsub\.googleapis\.com/projects/[^/]+/topics/[^/]+", str(sent.get("topic"))):
+            raise invalid(
+                "Invalid Google Cloud Pub/Sub topic. It should look like '//pubsub.googleapis.com/projects/*/topics/*'."
+            )
+        if sent.get("payload_format") not in ("JSON_API_V1", "NONE"):
+            raise invalid("You must specify a payload format. Valid values are 'JSON_API_V1' and 'NONE'.")
+        made = await in_thread(self.store.add_notification, values["bucket"], sent)
+        return JSONResponse(self._notification(request, values["bucket"], made))
+
+    def _notification(self, request: Request, bucket: str, own: Json) -> Json:
+        link = f"{base(request)}/storage/v1/b/{bucket}/notificationConfigs/{own['id']}"
+        return {"kind": "storage#notification", "selfLink": link, **own}
+
+    async def list_notifications(self, request: Request, values: Values) -> Response:
+        """notifications.list."""
+        found = (await in_thread(self.store.bucket, values["bucket"])).meta.get(NOTIFICATIONS, [])
+        items = [self._notification(request, values["bucket"], one) for one in found]
+        return JSONResponse({"kind": "storage#notifications", **({"items": items} if items else {})})
+
+    async def get_notification(self, request: Request, values: Values) -> Response:
+        """notifications.get."""
+        found = await in_thread(self.store.notification, values["bucket"], values["notification"])
+        return JSONResponse(self._notification(request, values["bucket"], found))
+
+    async def delete_notification(self, request: Request, values: Values) -> Response:
+        """notifications.delete."""
+        await in_thread(self.store.delete_notification, values["bucket"], values["notification"])
+        return Response(status_code=204)
 
     # -- access control lists
 
@@ -163,7 +225,7 @@ class StorageApi:
         if "object" in values:
             found = await in_thread(self.store.get, *object_of(values))
             where, meta = _place(found), found.meta
-        items = acl(meta, field, {} if field == "defaultObjectAcl" else where)
+        items = acl(meta, field, {} if field == "defaultObjectAcl" else where, base(request))
         return JSONResponse(
             {"kind": f"{items[0]['kind'] if items else 'storage#objectAccessControl'}s", "items": items}
         )
@@ -177,14 +239,16 @@ class StorageApi:
             )
         sent = await read_json(request) if request.method in ("POST", "PUT", "PATCH") else {}
         field, entity = values.get("list", "acl"), values.get("entity") or sent.get("entity")
-        writable({"acl": [{"role": "", **sent, "entity": entity}]}, OBJECT_FIELDS)  # checked
         where: Json = {} if field == "defaultObjectAcl" else {"bucket": bucket.name}
         found = await in_thread(self.store.get, *object_of(values)) if "object" in values else None
         own, where = (bucket.meta, where) if found is None else (found.meta, _place(found))
         present = next((one for one in own.get(field, PROJECT_PRIVATE) if one["entity"] == entity), None)
         if request.method in ("GET", "DELETE", "PATCH") and present is None:
-            raise not_found("The specified ACL entry does not exist.")
-        made = present if request.method == "GET" else acl_rule(str(entity), str(sent.get("role", "")))
+            raise not_found("The specified key does not exist.")
+        role = sent.get("role", (present or {}).get("role", "") if request.method == "PATCH" else "")
+        made = present if request.method in ("GET", "DELETE") else acl_rule(str(entity), str(role))
+        if request.method != "DELETE":
+            writable({"acl": [made]}, OBJECT_FIELDS)  # checked
 
         def change(meta: Json) -> Json:
             kept = [one for one in meta.get(field, PROJECT_PRIVATE) if one["entity"] != entity]
@@ -197,7 +261,7 @@ class StorageApi:
         return (
             Response(status_code=204)
             if request.method == "DELETE"
-            else JSONResponse(acl({field: [made]}, field, where)[0])
+            else JSONResponse(acl({field: [made]}, field, where, base(request))[0])
         )
 
     async def get_layout(self, request: Request, values: Values) -> Response:
@@ -233,10 +297,16 @@ class StorageApi:
 
     async def _answer(self, request: Request, found: Object) -> Response:
         found = await in_thread(self.store.digested, found)
+        return JSONResponse(await self._shown(request, found))
+
+    async def _shown(self, request: Request, found: Object) -> Json:
+        """Return an object, with its owner and its ACL where they are asked for."""
         shown = object_resource(found, base(request))
-        if _is_full(request) and not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
-            shown["acl"] = acl(found.meta, "acl", _place(found))
-        return JSONResponse(shown)
+        if _is_full(request):
+            shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
+            if not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
+                shown["acl"] = acl(found.meta, "acl", _place(found), base(request))
+        return shown
 
     async def list_objects(self, request: Request, values: Values) -> Response:
         """objects.list."""
@@ -285,8 +355,17 @@ class StorageApi:
     async def change_object(self, request: Request, values: Values) -> Response:
         """objects.patch and objects.update."""
         change = await _change(request, OBJECT_FIELDS)
-        changed = await in_thread(self.store.change, *object_of(values), change, conditions(request))
+        wanted = whole_number(request.query_params, "generation")
+        changed = await in_thread(self.store.change, *object_of(values), change, conditions(request), wanted)
         return await self._answer(request, changed)
+
+    async def restore_object(self, request: Request, values: Values) -> Response:
+        """objects.restore: nothing is deleted softly here."""
+        where, wanted = object_of(values), whole_number(request.query_params, "generation")
+        if wanted is None or wanted <= 0:
+            raise invalid("Invalid argument.")
+        await in_thread(self.store.bucket, where.bucket)
+        raise not_found(f"No such object: {where.bucket}/{where.name}")
 
     async def delete_object(self, request: Request, values: Values) -> Response:
         """objects.delete."""
@@ -322,9 +401,7 @@ class StorageApi:
         size = str(made.stamp.size)
         # Clients call again until `done`, for objects that the service copies in pieces.
         done = {"totalBytesRewritten": size, "objectSize": size, "done": True}
-        return JSONResponse(
-            {"kind": "storage#rewriteResponse", **done, "resource": object_resource(made, base(request))}
-        )
+        return JSONResponse({"kind": "storage#rewriteResponse", **done, "resource": await self._shown(request, made)})
 
     async def move_object(self, request: Request, values: Values) -> Response:
         """objects.move."""
@@ -341,6 +418,10 @@ class StorageApi:
         destination = body.get("destination", {})
         if not isinstance(listed, list) or not isinstance(destination, dict):
             raise invalid("Expected 'sourceObjects' to be a list and 'destination' an object.")
+        if len(listed) > MOST_SOURCES:
+            raise invalid(
+                f"The number of source components provided ({len(listed)}) exceeds the maximum ({MOST_SOURCES})"
+            )
         sources = [await self._source(where.bucket, item) for item in listed]
         meta = whole(writable(destination, OBJECT_FIELDS))
         made = await in_thread(self.store.compose, *where, sources, meta, conditions(request))
@@ -361,7 +442,7 @@ class StorageApi:
         """Return the routes below `/storage`."""
         bucket, item = "/v1/b/{bucket}", "/v1/b/{bucket}/o/{object}"
         to = "/b/{to_bucket}/o/{to_object}"
-        empty = "/v1/b/{bucket}/(?P<kind>folders|managedFolders|notificationConfigs|anywhereCaches)"
+        empty = "/v1/b/{bucket}/(?P<kind>folders|managedFolders|anywhereCaches)"
         return [
             endpoint("GET", "/v1/b", self.list_buckets),
             endpoint("GET", "/v1/b/", self.list_buckets),  # as gcsfs 0.7.1 asks
@@ -383,7 +464,12 @@ class StorageApi:
             endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),
             endpoint("GET", bucket + "/iam", self.get_policy),
             endpoint("PUT", bucket + "/iam", self.set_policy),
-            endpoint("GET", bucket + "/o", self.list_objects),
+            endpoint("GET", bucket + "/o/?", self.list_objects),  # with a slash as gcsfs asks
+            endpoint("POST", item + "/restore", self.restore_object),
+            endpoint("POST", bucket + "/notificationConfigs", self.insert_notification),
+            endpoint("GET", bucket + "/notificationConfigs", self.list_notifications),
+            endpoint("GET", bucket + "/notificationConfigs/{notification}", self.get_notification),
+            endpoint("DELETE", bucket + "/notificationConfigs/{notification}", self.delete_notification),
             endpoint("POST", item + "/copyTo" + to, self.copy_object),
             endpoint("POST", item + "/rewriteTo" + to, self.rewrite_object),
             endpoint("POST", item + "/moveTo/o/{to_object}", self.move_object),

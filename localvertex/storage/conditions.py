@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from localvertex.http import ApiError, invalid
+from localvertex.http import ApiError, invalid_parameter
 
 MESSAGE = "At least one of the pre-conditions you specified did not hold."
 
@@ -62,5 +62,5 @@ def whole_number(values: Mapping[str, object], name: str) -> int | None:
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not re.fullmatch(r"-?[0-9]{1,19}", str(value)):
-        raise invalid(f"Invalid value for parameter '{name}': {str(value)[:80]!r}. Expected an integer.")
+        raise invalid_parameter(name, f"Invalid long value: '{str(value)[:80]}'.")
     return int(str(value))

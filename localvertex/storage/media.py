@@ -18,7 +18,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from localvertex.http import ApiError, Json, in_thread, invalid, parse_json
+from localvertex.http import ApiError, Json, in_thread, invalid, missing_parameter, parse_json
 from localvertex.storage.conditions import MESSAGE, whole_number
 from localvertex.storage.names import base, check_bucket, check_object, conditions, object_of
 from localvertex.storage.object_files import CHUNK
@@ -87,6 +87,8 @@ def download_headers(found: Object) -> dict[str, str]:
     sums = [f"crc32c={found.crc32c}"] + ([f"md5={found.md5}"] if found.md5 else [])
     headers = {
         "Content-Type": found.meta.get("contentType") or "application/octet-stream",
+        # A client saves it, and no browser shows it.
+        "Content-Disposition": "attachment",
         "ETag": etag(found.generation, found.metageneration),
         "Last-Modified": format_datetime(stored, usegmt=True),
         "Accept-Ranges": "bytes",
@@ -150,6 +152,8 @@ def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -
     headers["Content-Length"] = str(end - start)
     if part:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        # A sum is of the whole object.
+        del headers["X-Goog-Hash"]
     status = 206 if part else 200
     if len(data) < end - start:  # long, or cut short in place: sent as it is read
         return StreamingResponse(_read(descriptor, start, end), status, headers)
@@ -227,7 +231,7 @@ def object_name(request: Request, body: Json) -> str:
     """Return the name of the object to make: the `name` parameter, or the resource's."""
     name = request.query_params.get("name") or body.get("name")
     if not isinstance(name, str):
-        raise ApiError(400, "Required parameter: name", reason="required")
+        raise missing_parameter("name")
     check_object(name)
     return name
 
@@ -297,7 +301,8 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
         # The media may hold the boundary by chance: only the first two count.
         marks = list(re.finditer(line, head))[:2]
         if len(marks) < 2:
-            raise invalid("A multipart upload needs two parts: the resource as JSON, and the media.")
+            message = f"Payload size invalid. Expected 2-3 payloads. Actual size: {len(marks)}"
+            raise ApiError(400, message, reason="invalidPayloadSize")
         _, text = _part(head, marks[0].end())
         body = parse_json(head[text : marks[1].start()])
         headers, start = _part(head, marks[1].end())

@@ -44,6 +44,13 @@ def check_object(name: str) -> None:
         raise invalid(f"Invalid object name: '{name[:300]}'")
 
 
+def check_new_bucket(name: str) -> None:
+    """Raise a 400 unless a bucket with this name may be created: names of Google's and IP addresses are refused."""
+    if name.startswith("goog") or "google" in name or re.fullmatch(r"(\d{1,3}\.){3}\d{1,3}", name):
+        raise invalid(f"Invalid bucket name: '{name[:300]}'")
+    check_bucket(name)
+
+
 class ObjectName(NamedTuple):
     """A bucket and an object name from a path, both checked."""
 
@@ -59,7 +66,7 @@ def object_of(values: Mapping[str, str], *, bucket: str = "bucket", name: str = 
     return found
 
 
-_GLOB = re.compile(r"\*\*+/|\*\*+|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_GLOB = re.compile(r"\*\*+/|\*\*+|\[!?\]?[^\]]*\]|\\.|.", re.DOTALL)
 
 
 def glob(text: str) -> re.Pattern[str]:
@@ -73,6 +80,8 @@ def glob(text: str) -> re.Pattern[str]:
         elif token[0] == "[" and len(token) > 2:
             inner = token[1:-1].replace("\\", r"\\").replace("[", r"\[").replace("&&", r"&\&").replace("||", r"|\|")
             out += "[^" + inner[1:] + "]" if inner.startswith("!") else "[" + inner.replace("^", r"\^") + "]"
+        elif token[0] == "\\" and len(token) > 1:
+            out += re.escape(token[1:])
         elif token in "{}":
             depth += 1 if token == "{" else -1
             out += "(?:" if token == "{" else ")"

@@ -40,7 +40,41 @@ def _is_map(value: Any) -> bool:
 
 def _is_acl(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and _is_text(one.get("entity")) and _is_text(one.get("role")) for one in value
+        isinstance(one, dict) and _ENTITY.fullmatch(str(one.get("entity"))) and one.get("role") in ROLES
+        for one in value
+    )
+
+
+CLASSES = (
+    *("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE"),
+    *("MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY"),
+)
+"""Storage classes (https://cloud.google.com/storage/docs/storage-classes); the last three are older names."""
+NOTIFICATIONS = "_notifications"
+"""Where a bucket's fields keep its notifications, which a client does not see as a field."""
+NOTIFICATION_FIELDS = ("topic", "payload_format", "event_types", "custom_attributes", "object_name_prefix")
+ROLES = ("OWNER", "READER", "WRITER")
+_ENTITY = re.compile(r"allUsers|allAuthenticatedUsers|(?:user|group|domain)-\S+|project-(?:owners|editors|viewers)-\S+")
+
+
+def moment(text: Any) -> int:
+    """Return the time that a field has, in nanoseconds since 1970, 0 for none."""
+    return times.nanoseconds(str(text)) or 0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and times.nanoseconds(value) is not None
+
+
+def _is_labels(value: Any) -> bool:
+    return (
+        _is_map(value)
+        and len(value) <= 64
+        and all(
+            len(part) <= 63 and all(c in "_-" or (c.isalnum() and c == c.lower()) for c in part)
+            for part in (*value, *value.values())
+        )
+        and all(key[:1].isalpha() for key in value)
     )
 
 
@@ -52,14 +86,16 @@ _BOOLEAN: Rule = (lambda value: isinstance(value, bool), "a boolean")
 _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
 _LIST: Rule = (lambda value: isinstance(value, list), "a list")
 
-_OBJECT_TEXTS = (
-    *("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "storageClass"),
-    "customTime",
-)
+_CLASS: Rule = (lambda value: value in CLASSES, "")
+"""Without words: the service says "Invalid argument." alone."""
+
+_OBJECT_TEXTS = (*("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl"),)
 OBJECT_FIELDS: Rules = {
     **dict.fromkeys(_OBJECT_TEXTS, _TEXT),
     **dict.fromkeys(("temporaryHold", "eventBasedHold"), _BOOLEAN),
     "metadata": _MAP,
+    "storageClass": _CLASS,
+    "customTime": (_is_time, "a time of RFC 3339"),
     "acl": (_is_acl, "a list of objects with 'entity' and 'role'"),
 }
 _BUCKET_OBJECTS = (
@@ -67,8 +103,9 @@ _BUCKET_OBJECTS = (
     *("iamConfiguration", "ipFilter", "lifecycle", "logging", "softDeletePolicy", "versioning", "website"),
 )
 BUCKET_FIELDS: Rules = {
-    **dict.fromkeys(("location", "storageClass", "rpo"), _TEXT),
-    "labels": _MAP,
+    **dict.fromkeys(("location", "rpo"), _TEXT),
+    "storageClass": _CLASS,
+    "labels": (_is_labels, ""),
     "defaultEventBasedHold": _BOOLEAN,
     **dict.fromkeys(("acl", "defaultObjectAcl"), OBJECT_FIELDS["acl"]),
     "cors": _LIST,
@@ -90,11 +127,11 @@ def writable(body: Json, rules: Rules) -> Json:
         value = body[name]
         if name in ("metadata", "labels") and isinstance(value, dict):
             # A PATCH clears one key of a map by null.
-            fine = _is_map({k: v for k, v in value.items() if v is not None})
+            fine = fits({k: v for k, v in value.items() if v is not None})
         else:
             fine = value is None or fits(value)
         if not fine:
-            raise invalid(f"Invalid value for field '{name}': expected {what}.")
+            raise invalid(f"Invalid value for field '{name}': expected {what}." if what else "Invalid argument.")
         kept[name] = value
     return kept
 
@@ -152,7 +189,7 @@ def object_resource(o: Object, base: str) -> Json:
         "bucket": o.bucket,
         "generation": str(o.generation),
         "metageneration": str(o.metageneration),
-        "storageClass": "STANDARD",
+        "storageClass": storage_class(o.meta),
         "size": str(o.stamp.size),
         "crc32c": o.crc32c,
         "etag": etag(o.generation, o.metageneration),
@@ -169,10 +206,27 @@ def object_resource(o: Object, base: str) -> Json:
     return resource
 
 
-def acl(meta: Json, field: str, where: Json) -> list[Json]:
+def storage_class(*metas: Json) -> str:
+    """Return the storage class of an object: its own, else its bucket's."""
+    return next((meta["storageClass"] for meta in metas if "storageClass" in meta), "STANDARD")
+
+
+def acl(meta: Json, field: str, where: Json, base: str = "") -> list[Json]:
     """Return the access control list of the bucket, or the object and generation, in `where`: shown, and no access depends on it."""
     kind = "storage#bucketAccessControl" if list(where) == ["bucket"] else "storage#objectAccessControl"
-    return [{"kind": kind, **where, **one, "etag": "CAE="} for one in meta.get(field, PROJECT_PRIVATE)]
+    entries = []
+    for one in meta.get(field, PROJECT_PRIVATE):
+        links: Json = {}
+        if where:  # an entry for new objects has none
+            path = f"{base}/storage/v1/b/{where['bucket']}"
+            if "object" in where:
+                path += f"/o/{quote(where['object'], safe='')}"
+            links = {
+                "id": "/".join([*where.values(), one["entity"]]),
+                "selfLink": f"{path}/acl/{quote(one['entity'], safe='')}",
+            }
+        entries.append({"kind": kind, **links, **where, **one, "etag": "CAE="})
+    return entries
 
 
 def acl_rule(entity: str, role: str) -> Json:
@@ -184,6 +238,7 @@ def acl_rule(entity: str, role: str) -> Json:
 
 MULTI_REGIONS = ("US", "EU", "ASIA")
 DUAL_REGIONS = ("ASIA1", "EUR4", "EUR5", "EUR7", "EUR8", "NAM4")
+_REGION = re.compile(r"[A-Z]{2,}-[A-Z]+[0-9]{1,2}")
 SOFT_DELETE = {"retentionDurationSeconds": str(7 * 86400)}
 
 
@@ -197,9 +252,15 @@ def is_uniform(meta: Json) -> bool:
 def no_acl(verb: str, what: str) -> ApiError:
     """Return the refusal of an access control list where a bucket has uniform access."""
     link = "https://cloud.google.com/storage/docs/uniform-bucket-level-access"
-    return invalid(
-        f"Cannot {verb} legacy ACL for {what} when uniform bucket-level access is enabled. Read more at {link}"
-    )
+    refused = {
+        ("get", "a bucket"): "Cannot get legacy ACL for a bucket that has uniform bucket-level access",
+        (
+            "update",
+            "a bucket",
+        ): "Cannot use ACL API to update bucket policy when uniform bucket-level access is enabled",
+    }
+    usual = f"Cannot {verb} legacy ACL for {what} when uniform bucket-level access is enabled"
+    return invalid(f"{refused.get((verb, what), usual)}. Read more at {link}")
 
 
 def settled(meta: Json, old: Json, now: int) -> Json:
@@ -209,6 +270,14 @@ def settled(meta: Json, old: Json, now: int) -> Json:
         ApiError: 400 for an unknown publicAccessPrevention, 403 where a locked retention policy would be shortened.
     """
     meta, text = dict(meta), time_text(now)
+    place = str(meta.get("location", "US")).upper()
+    if place not in (*MULTI_REGIONS, *DUAL_REGIONS) and not _REGION.fullmatch(place):
+        raise invalid("The specified location constraint is not valid.")
+    regional = {"REGIONAL": False, "MULTI_REGIONAL": True}.get(meta.get("storageClass", ""))
+    if regional is not None and regional != (place in MULTI_REGIONS):
+        raise invalid(
+            "The combination of locationConstraint and storageClass you provided is not supported for your project"
+        )
     meta["softDeletePolicy"] = {**SOFT_DELETE, **meta.get("softDeletePolicy", {})}
     if meta["softDeletePolicy"]["retentionDurationSeconds"] in ("0", 0):
         meta["softDeletePolicy"].pop("effectiveTime", None)
@@ -261,7 +330,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "updated": time_text(bucket.updated),
         "softDeletePolicy": {**SOFT_DELETE, "effectiveTime": time_text(bucket.created)},
         **({} if kind == "region" else {"rpo": "DEFAULT"}),
-        **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl")},
+        **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl", NOTIFICATIONS)},
         "iamConfiguration": {**access, "bucketPolicyOnly": uniform, "uniformBucketLevelAccess": uniform},
         # After the client's fields: it may have sent the location in lower case.
         "location": location,

@@ -9,16 +9,18 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
 from localvertex.http import MAKER, ApiError, Json, invalid, not_found
 from localvertex.storage import resources
 from localvertex.storage.conditions import MESSAGE, Conditions
-from localvertex.storage.names import check_bucket, check_object
+from localvertex.storage.names import check_bucket, check_new_bucket, check_object
 from localvertex.storage.object_files import CHUNK, Files, digests, remove_empty, stamp_of
 from localvertex.storage.records import Records
 from localvertex.storage.stored import Bucket, Object
+from vertexrig import times
 
 ANY = Conditions()
 
@@ -74,15 +76,16 @@ class ObjectStore:
 
     def create_bucket(self, name: str, meta: Json | None = None) -> Bucket:
         """Make a bucket; 409 if it is there."""
-        check_bucket(name)
+        check_new_bucket(name)
         with self.records.database.transaction():
             if self.files.has_bucket(name):
                 reason = "Your previous request to create the named bucket succeeded and you already own it."
                 raise ApiError(409, reason)
+            now = self.records.tick()
+            # Settings that are refused leave no folder, which would be a bucket.
+            bucket = Bucket(name, 1, now, now, resources.settled(meta or {}, {}, now))
             self.files.bucket(name).mkdir()
             self.records.drop_bucket(name)
-            now = self.records.tick()
-            bucket = Bucket(name, 1, now, now, resources.settled(meta or {}, {}, now))
             self.records.save_bucket(bucket)
         return bucket
 
@@ -170,6 +173,41 @@ class ObjectStore:
                 raise ApiError(412, MESSAGE)
             self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
             return self.policy(name)
+
+    def add_notification(self, name: str, sent: Json) -> Json:
+        """Keep a notification of a bucket; 400 where another one has its topic, prefix and events."""
+        with self.records.database.transaction():
+            bucket = self.bucket(name)
+            present = bucket.meta.get(resources.NOTIFICATIONS, [])
+            for one in present:
+                prefix, other = (each.get("object_name_prefix", "") for each in (sent, one))
+                events, others = (set(each.get("event_types") or ["(all)"]) for each in (sent, one))
+                alike = "(all)" in events | others or events & others
+                nested = prefix.startswith(other) or other.startswith(prefix)
+                if one["topic"] == sent["topic"] and alike and nested:
+                    message = "Overlapping notification configurations. New notification prefix and event types overlap with existing notification config"
+                    raise invalid(f"{message} '{one['id']}' with prefix {other or '(all)'}.")
+            number = str(max((int(one["id"]) for one in present), default=0) + 1)
+            made = {key: sent[key] for key in resources.NOTIFICATION_FIELDS if key in sent}
+            made |= {"id": number, "etag": number}
+            # Not a change of the bucket itself.
+            self.records.save_bucket(replace(bucket, meta={**bucket.meta, resources.NOTIFICATIONS: [*present, made]}))
+        return made
+
+    def notification(self, name: str, number: str) -> Json:
+        """Return a notification of a bucket, 404 if there is none."""
+        for one in self.bucket(name).meta.get(resources.NOTIFICATIONS, []):
+            if one["id"] == number:
+                return dict(one)
+        raise not_found(f"notificationConfigs/{number[:80]} not found")
+
+    def delete_notification(self, name: str, number: str) -> None:
+        """Forget a notification of a bucket."""
+        with self.records.database.transaction():
+            self.notification(name, number)
+            bucket = self.bucket(name)
+            kept = [one for one in bucket.meta[resources.NOTIFICATIONS] if one["id"] != number]
+            self.records.save_bucket(replace(bucket, meta={**bucket.meta, resources.NOTIFICATIONS: kept}))
 
     # -- objects
 
@@ -293,11 +331,21 @@ class ObjectStore:
         finally:
             source.unlink(missing_ok=True)
 
-    def change(self, bucket: str, name: str, change: Callable[[Json], Json], conditions: Conditions = ANY) -> Object:
+    def change(
+        self,
+        bucket: str,
+        name: str,
+        change: Callable[[Json], Json],
+        conditions: Conditions = ANY,
+        generation: int | None = None,
+    ) -> Object:
         """Replace an object's writable fields by `change` of them."""
         with self.records.database.transaction():
-            old = self.get(bucket, name, conditions, reading=False)
-            meta = {k: v for k, v in old.meta.items() if k == "retentionExpirationTime"} | change(old.meta)
+            old = self.get(bucket, name, conditions, generation, reading=False)
+            kept = ("retentionExpirationTime", "storageClass")
+            meta = {k: v for k, v in old.meta.items() if k in kept} | change(old.meta)
+            if resources.moment(meta.get("customTime")) < resources.moment(old.meta.get("customTime")):
+                raise invalid("Custom time cannot be removed or set to an earlier time.")
             new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
             return self.records.save_object(new)
 
@@ -342,8 +390,13 @@ class ObjectStore:
         self, bucket: str, name: str, sources: list[Object], meta: Json | None = None, conditions: Conditions = ANY
     ) -> Object:
         """Join 1 to 32 objects of one bucket into one (https://cloud.google.com/storage/docs/composite-objects)."""
-        if not 1 <= len(sources) <= 32:
-            raise invalid(f"The number of source components provided ({len(sources)}) is not between 1 and 32.")
+        if not sources:
+            raise ApiError(400, "You must provide at least one source component.", reason="required")
+        wanted = resources.storage_class(meta or {}, self.bucket(bucket).meta)
+        other = sorted({resources.storage_class(source.meta) for source in sources} - {wanted})
+        if other:
+            message = f"Cannot compose object with destination storage class {wanted} from source components that have different storage classes"
+            raise invalid(f"{message} ({', '.join(other)})")
         sources, path = self.gather(sources)
         # As the service counts: parts of composed sources, each.
         parts = sum(source.components or 1 for source in sources)
@@ -385,9 +438,10 @@ def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
     for name in names:
         if name < query.start or (query.end and name >= query.end):
             continue
-        if query.matching and not query.matching.fullmatch(name):
-            continue
         group = _group(name, query)
+        # A prefix is matched as it is listed, whatever is below it.
+        if query.matching and not query.matching.fullmatch(group or name):
+            continue
         # Names of one prefix follow each other, and the object named like the prefix comes first of them.
         if (group or name) <= last:
             continue
@@ -401,13 +455,15 @@ def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
     return objects, prefixes, ""
 
 
-_OWN = ("temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl")
+_OWN = ("storageClass", "temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl")
 """Fields of an object that its copy does not have."""
 
 
 def _inherited(bucket: Json, now: int) -> Json:
     """Return the fields that a new object gets from its bucket."""
     found: Json = {"eventBasedHold": True} if bucket.get("defaultEventBasedHold") else {}
+    if "storageClass" in bucket:
+        found["storageClass"] = bucket["storageClass"]
     if "defaultObjectAcl" in bucket:
         found["acl"] = bucket["defaultObjectAcl"]
     if period := bucket.get("retentionPolicy", {}).get("retentionPeriod"):
@@ -423,7 +479,9 @@ def _check_free(o: Object, bucket: Json) -> None:
             raise ApiError(403, held)
     until = o.meta.get("retentionExpirationTime", "")
     if "retentionPolicy" in bucket and until > resources.time_text(time.time_ns() // 1000):
-        kept = f"Object '{o.bucket}/{o.name}' is subject to bucket's retention policy or object retention and cannot be deleted or overwritten until {until}"
+        pacific = times.parse(until).astimezone(timezone(timedelta(hours=-8)))
+        until = pacific.isoformat(timespec="milliseconds")
+        kept = f"Object '{o.bucket}/{o.name}' is subject to bucket's retention policy and cannot be deleted, overwritten or archived until {until}"
         raise ApiError(403, kept, reason="retentionPolicyNotMet")
 
 

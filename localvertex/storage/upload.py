@@ -35,6 +35,9 @@ MULTIPLE = 256 * 1024
 LIFETIME = 7 * 86400
 """Seconds after which an upload can no longer be resumed."""
 
+MOST_CANCELLED = 10_000
+"""Most ids of cancelled uploads that are remembered."""
+
 Values = Mapping[str, str]
 
 
@@ -64,7 +67,7 @@ def content_range(header: str | None) -> ContentRange | None:
     # ask how far it is.
     match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19}|\*)|\*)/(\d{1,19}|\*)", header.strip())
     if match is None:
-        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+        raise invalid("Failed to parse Content-Range header.")
     first, last, size = match.groups()
     total = None if size == "*" else int(size)
     if first is None:
@@ -72,7 +75,7 @@ def content_range(header: str | None) -> ContentRange | None:
     end = total if last == "*" else int(last) + 1
     # Of all the rest nothing may be left.
     if end is not None and end < int(first) + (last != "*"):
-        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+        raise invalid("Failed to parse Content-Range header.")
     if end is not None and total is not None and end > total:
         raise invalid(f"Content-Range {header[:80]!r} ends after the size of the object.")
     return ContentRange(int(first), end, total)
@@ -88,6 +91,7 @@ class Uploads:
         self._expire()
         # One per upload that is being sent; it goes with the last request that holds it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._cancelled: set[str] = set()
 
     def _expire(self) -> None:
         """Drop uploads that are a week old, as the service does."""
@@ -158,6 +162,8 @@ class Uploads:
     def find(self, upload_id: str, bucket: str) -> Upload:
         """Return an open upload to a bucket, 404 if there is none."""
         upload = self.store.records.upload(upload_id)
+        if upload_id in self._cancelled:
+            raise ApiError(499, "The upload was cancelled.")
         if upload is None or upload.bucket != bucket:
             raise not_found("No such resumable upload: it was cancelled, or never started on this server.")
         return upload
@@ -167,6 +173,8 @@ class Uploads:
         upload = await self._upload(request, values)
         await in_thread(self.store.records.drop_upload, upload.id)
         await in_thread(self.path(upload).unlink, missing_ok=True)
+        if len(self._cancelled) < MOST_CANCELLED:
+            self._cancelled.add(upload.id)
         return Response(status_code=499)
 
     async def send(self, request: Request, values: Values) -> Response:
@@ -178,13 +186,19 @@ class Uploads:
             upload = await self._upload(request, values)
             if upload.generation is not None:
                 return await self._finished(request, upload)
-            chunk = content_range(request.headers.get("content-range"))
+            try:
+                chunk = content_range(request.headers.get("content-range"))
+            except ApiError as error:
+                return Response(error.message, error.code, media_type="text/html; charset=UTF-8")
             if chunk is None:
                 # Without a Content-Range the body is the whole object, from its first byte.
                 upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
             total = chunk.total
-            # A chunk that leaves a gap after the stored bytes is ignored.
-            if chunk.start is not None and chunk.start <= upload.received:
+            # A chunk that leaves a gap after the stored bytes is refused.
+            if chunk.start is not None and chunk.start > upload.received:
+                message = f"Invalid request. According to the Content-Range header, the upload offset is {chunk.start} byte(s), which exceeds already uploaded size of {upload.received} byte(s)."
+                raise ApiError(503, message)
+            if chunk.start is not None:
                 upload = await self._take(request, upload, chunk.start, chunk)
                 # All the rest has arrived.
                 if chunk.end is None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -45,17 +44,20 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_NO_POLICY = "The content of the form does not meet the conditions specified in the policy document."
+
+
 class XmlApi(Api):
     """Objects by `/bucket/object`, with answers and errors in XML."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store, self.uploads = store, Uploads(store)
         item, bucket = "/{bucket}/{object*}", "/{bucket}/?"
-        get = partial(media.download, store)
         super().__init__(
             [
                 *(endpoint(method, bucket, self.list) for method in ("GET", "HEAD")),
-                *(endpoint(method, item, get) for method in ("GET", "HEAD")),
+                *(endpoint("OPTIONS", place, self.options) for place in (item, bucket)),
+                *(endpoint(method, item, self.get) for method in ("GET", "HEAD")),
                 endpoint("PUT", item, self.put),
                 endpoint("POST", item, self.post),
                 endpoint("DELETE", item, self.delete),
@@ -66,17 +68,51 @@ class XmlApi(Api):
         """Answer a request whose signature, if it has one, has not expired."""
         _check_time(request.query_params)
         response = await super().dispatch(request, path)
-        md5 = re.search(r"md5=(\S+)", response.headers.get("x-goog-hash", ""))
-        if md5:
-            response.headers["etag"] = f'"{media.xml_etag(md5[1])}"'
+        sums = response.headers.get("x-goog-hash", "").split(",")
+        if sums != [""]:
+            del response.headers["x-goog-hash"]
+            for one in sums:  # a header each
+                response.headers.append("x-goog-hash", one)
+            if sums[-1].startswith("md5="):
+                response.headers["etag"] = f'"{media.xml_etag(sums[-1][4:])}"'
         return response
+
+    async def get(self, request: Request, values: Values) -> Response:
+        """Send an object, as a page that a browser shows unless it says otherwise."""
+        response = await media.download(self.store, request, values)
+        found = await in_thread(self.store.find, *object_of(values))
+        own = found.meta if found is not None else {}
+        if "contentDisposition" not in own:
+            del response.headers["content-disposition"]
+        public = any(one["entity"] == "allUsers" for one in own.get("acl", []))
+        response.headers.setdefault("cache-control", "public, max-age=3600" if public else "private, max-age=0")
+        return response
+
+    async def options(self, request: Request, values: Values) -> Response:
+        """Answer whether a web page may send a request, by the bucket's `cors`."""
+        bucket = await in_thread(self.store.bucket, values["bucket"])
+        origin = request.headers.get("origin", "")
+        method = request.headers.get("access-control-request-method", "")
+        for rule in bucket.meta.get("cors", []):
+            methods, origins = rule.get("method", []), rule.get("origin", [])
+            if method and {method, "*"} & set(methods) and {origin, "*"} & set(origins):
+                headers = {
+                    "Access-Control-Allow-Origin": "*" if "*" in origins else origin,
+                    "Access-Control-Max-Age": str(rule.get("maxAgeSeconds", 3600)),
+                    "Access-Control-Allow-Methods": ",".join(methods),
+                    "Access-Control-Allow-Headers": ",".join(rule.get("responseHeader", [])),
+                }
+                return Response(headers=headers)
+        return Response()
 
     def failed(self, error: ApiError) -> Response:
         """Return the error as the XML API writes it."""
         code, message = _CODES.get(error.code, ("InternalError", ""))
         if isinstance(error, NoBucketError):
             code, message = "NoSuchBucket", ""
-        if error.reason[:1].isupper():
+        if error.reason == "InvalidPolicyDocument":
+            code, message = error.reason, _NO_POLICY
+        elif error.reason[:1].isupper():
             code, message = error.reason, ""
         details = f"<Details>{markup(error.message)}</Details>" if message else ""
         body = f"{_DECLARATION}<Error><Code>{code}</Code><Message>{markup(message or error.message)}</Message>{details}</Error>"
@@ -97,7 +133,9 @@ class XmlApi(Api):
         inner = "".join(map(_entry, items))
         inner += "".join(f"<CommonPrefixes><Prefix>{markup(one)}</Prefix></CommonPrefixes>" for one in page.prefixes)
         more = f"<NextMarker>{markup(page.token)}</NextMarker>" if page.token else ""
-        head = f"<Name>{values['bucket']}</Name><Prefix>{markup(query.prefix)}</Prefix>{more}"
+        version2 = asked.get("list-type") == "2"
+        marker = "" if version2 else f"<Marker>{markup(asked.get('marker', ''))}</Marker>"
+        head = f"<Name>{values['bucket']}</Name><Prefix>{markup(query.prefix)}</Prefix>{marker}{more}"
         head += f"<IsTruncated>{str(bool(page.token)).lower()}</IsTruncated>"
         return _xml(f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>")
 
@@ -137,6 +175,8 @@ class XmlApi(Api):
             inner = f"<Bucket>{where.bucket}</Bucket><Key>{markup(where.name)}</Key><UploadId>{upload.id}</UploadId>"
             result = "InitiateMultipartUploadResult"
             return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>")
+        if request.headers.get("content-type", "").startswith("multipart/form-data"):
+            raise ApiError(400, "Missing policy", reason="InvalidPolicyDocument")
         if request.headers.get("x-goog-resumable") != "start":
             raise invalid("A POST to an object needs the header x-goog-resumable: start.")
         upload = await in_thread(self.uploads.start, *where, _meta(request), {})

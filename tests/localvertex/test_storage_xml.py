@@ -142,3 +142,33 @@ def test_a_large_gzip_object_is_inflated(client: httpx.Client) -> None:
     client.put("/bkt/not.gz", content=b"plain", headers={"Content-Encoding": "gzip"})
     with client.stream("GET", "/bkt/not.gz", headers={"Accept-Encoding": "identity"}) as answer:
         assert b"".join(answer.iter_raw()) == b"plain"
+
+
+def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
+    """An object has a header for each checksum, its cache's time and no attachment; a list names its marker."""
+    client.put("/bkt/shown", content=b"hello")
+    found = client.head("/bkt/shown")
+    assert found.headers.get_list("x-goog-hash") == ["crc32c=mnG7TA==", "md5=XUFAKrxLKna5cZ2REBfFkg=="]
+    assert (found.headers["cache-control"], found.headers.get("content-disposition")) == ("private, max-age=0", None)
+    client.post("/storage/v1/b/bkt/o/shown/acl", json={"entity": "allUsers", "role": "READER"})
+    assert client.head("/bkt/shown").headers["cache-control"] == "public, max-age=3600"
+    assert "<Marker>a</Marker>" in client.get("/bkt?marker=a").text
+    assert "<Marker>" not in client.get("/bkt?list-type=2").text
+
+
+def test_a_form_needs_a_policy(client: httpx.Client) -> None:
+    """A form that posts a file without a policy document is refused."""
+    answer = client.post("/bkt/form", files={"file": b"abc"})
+    assert code(answer) == (400, "InvalidPolicyDocument")
+    assert "<Details>Missing policy</Details>" in answer.text
+
+
+def test_a_preflight_follows_the_buckets_cors(client: httpx.Client) -> None:
+    """A page's preflight gets the origin if an entry of `cors` has its origin and method, and nothing otherwise."""
+    asked = {"Origin": "http://localhost", "Access-Control-Request-Method": "PUT"}
+    allowed = "access-control-allow-origin"
+    client.patch("/storage/v1/b/bkt", json={"cors": [{"origin": ["*"]}]})
+    assert allowed not in client.options("/bkt/x", headers=asked).headers
+    client.patch("/storage/v1/b/bkt", json={"cors": [{"origin": ["http://localhost"], "method": ["PUT"]}]})
+    assert client.options("/bkt/x", headers=asked).headers[allowed] == "http://localhost"
+    assert allowed not in client.options("/bkt/x", headers={**asked, "Origin": "http://other"}).headers
