@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
 from localvertex import http, state, storage
@@ -177,9 +177,9 @@ class Local:
             settings, self.store, self.objects, self.logs, front.identity.email, partial(programs, settings.root)
         )
         self.calls = Calls(front.journal.note)
+        self.xml = storage.XmlApi(self.objects)
         self.apis = self._apis(self._routes(front, about, stop), record)
         self.app = sandboxed(LoopbackGuard(self.apis, LOOPBACK.union(settings.hosts)))
-        self.xml = storage.XmlApi(self.objects)
         self.public = partial(PublicBuckets, names=settings.public_buckets, is_here=self.objects.files.has_bucket)
         self.rpc = rpc_server(self.apis, self.calls, self.logs, front) if grpc else None
 
@@ -197,8 +197,8 @@ class Local:
             http.mount(CLOUD_BUILD, self.builds.table()),
             *storage.routes(self.objects),
             *LocalConsole(self.jobs, self.logs, self.calls, front.journal, about).routes(),
-            # Last: it answers what no mount has, in the form of Google's errors.
-            http.mount("", []),
+            # Last: it answers what no mount has, a bucket's path by the XML API and all else by one of Google's errors.
+            Mount("", app=storage.BucketPaths(self.xml, http.Api([]))),
         ]
 
     def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:

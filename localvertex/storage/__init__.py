@@ -21,9 +21,9 @@ from localvertex.storage.answers import JsonApi
 from localvertex.storage.api import StorageApi
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.upload import Uploads
-from localvertex.storage.xml import XmlApi
+from localvertex.storage.xml import BucketPaths, XmlApi
 
-__all__ = ["ObjectStore", "XmlApi", "routes"]
+__all__ = ["BucketPaths", "ObjectStore", "XmlApi", "routes"]
 
 
 def routes(store: ObjectStore) -> list[BaseRoute]:

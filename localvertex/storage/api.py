@@ -27,6 +27,7 @@ from localvertex.storage.conditions import Conditions, whole_number
 from localvertex.storage.names import base, conditions, glob, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
+    NOTIFICATION_FIELDS,
     NOTIFICATIONS,
     OBJECT_FIELDS,
     PROJECT_NUMBER,
@@ -184,7 +185,7 @@ class StorageApi:
 
     async def insert_notification(self, request: Request, values: Values) -> Response:
         """notifications.insert."""
-        sent = await read_json(request)
+        sent = whole(writable(await read_json(request), NOTIFICATION_FIELDS))
         if not re.fullmatch(r"//pubsub\.googleapis\.com/projects/[^/]+/topics/[^/]+", str(sent.get("topic"))):
             raise invalid(
                 "Invalid Google Cloud Pub/Sub topic. It should look like '//pubsub.googleapis.com/projects/*/topics/*'."

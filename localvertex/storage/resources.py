@@ -52,7 +52,6 @@ CLASSES = (
 """Storage classes (https://cloud.google.com/storage/docs/storage-classes); the last three are older names."""
 NOTIFICATIONS = "_notifications"
 """Where a bucket's fields keep its notifications, which a client does not see as a field."""
-NOTIFICATION_FIELDS = ("topic", "payload_format", "event_types", "custom_attributes", "object_name_prefix")
 ROLES = ("OWNER", "READER", "WRITER")
 _ENTITY = re.compile(r"allUsers|allAuthenticatedUsers|(?:user|group|domain)-\S+|project-(?:owners|editors|viewers)-\S+")
 
@@ -64,6 +63,19 @@ def moment(text: Any) -> int:
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, str) and times.nanoseconds(value) is not None
+
+
+def _is_cors(value: Any) -> bool:
+    # They become HTTP headers.
+    return isinstance(value, list) and all(
+        isinstance(rule, dict)
+        and str(rule.get("maxAgeSeconds", 0)).isdecimal()
+        and all(
+            isinstance(texts, list) and all(_is_text(text) and text.isascii() for text in texts)
+            for texts in (rule.get(name, []) for name in ("origin", "method", "responseHeader"))
+        )
+        for rule in value
+    )
 
 
 def _is_labels(value: Any) -> bool:
@@ -84,8 +96,16 @@ _TEXT: Rule = (_is_text, "a string")
 _MAP: Rule = (_is_map, "a map of strings")
 _BOOLEAN: Rule = (lambda value: isinstance(value, bool), "a boolean")
 _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
-_LIST: Rule = (lambda value: isinstance(value, list), "a list")
 
+_EVENTS = ("OBJECT_FINALIZE", "OBJECT_METADATA_UPDATE", "OBJECT_DELETE", "OBJECT_ARCHIVE")
+NOTIFICATION_FIELDS: Rules = {
+    **dict.fromkeys(("topic", "payload_format", "object_name_prefix"), _TEXT),
+    "custom_attributes": _MAP,
+    "event_types": (
+        lambda value: isinstance(value, list) and all(one in _EVENTS for one in value),
+        "a list of " + ", ".join(_EVENTS),
+    ),
+}
 _CLASS: Rule = (lambda value: value in CLASSES, "")
 """Without words: the service says "Invalid argument." alone."""
 
@@ -108,7 +128,7 @@ BUCKET_FIELDS: Rules = {
     "labels": (_is_labels, ""),
     "defaultEventBasedHold": _BOOLEAN,
     **dict.fromkeys(("acl", "defaultObjectAcl"), OBJECT_FIELDS["acl"]),
-    "cors": _LIST,
+    "cors": (_is_cors, "a list of objects with 'origin', 'method', 'responseHeader' and 'maxAgeSeconds'"),
     **dict.fromkeys(_BUCKET_OBJECTS, _OBJECT),
 }
 """Fields of `Bucket` and `Object` that a client may write, and what each has to be."""

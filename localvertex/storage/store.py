@@ -188,8 +188,7 @@ class ObjectStore:
                     message = "Overlapping notification configurations. New notification prefix and event types overlap with existing notification config"
                     raise invalid(f"{message} '{one['id']}' with prefix {other or '(all)'}.")
             number = str(max((int(one["id"]) for one in present), default=0) + 1)
-            made = {key: sent[key] for key in resources.NOTIFICATION_FIELDS if key in sent}
-            made |= {"id": number, "etag": number}
+            made = {**sent, "id": number, "etag": number}
             # Not a change of the bucket itself.
             self.records.save_bucket(replace(bucket, meta={**bucket.meta, resources.NOTIFICATIONS: [*present, made]}))
         return made

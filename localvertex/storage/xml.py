@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localvertex.http import Api, ApiError, Json, endpoint, in_thread, invalid, position_of_token, query_int, read_body
 from localvertex.storage import media
@@ -217,6 +218,22 @@ class XmlApi(Api):
         else:
             await in_thread(self.store.delete, *object_of(values), _conditions(request))
         return Response(status_code=204)
+
+
+class BucketPaths:
+    """Sends a request whose path begins with a bucket to the XML API, and any other one to `other`.
+
+    Clients that are given the server's own address read and sign there as they do at the service's (Go's, for one).
+    """
+
+    def __init__(self, xml: XmlApi, other: ASGIApp) -> None:
+        self.xml, self.other = xml, other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI request."""
+        name = scope["path"].split("/")[1] if scope["type"] == "http" else ""
+        app = self.xml if name and self.xml.store.files.has_bucket(name) else self.other
+        await app(scope, receive, send)
 
 
 def _xml(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

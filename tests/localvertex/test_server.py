@@ -407,3 +407,15 @@ def test_settings_reach_a_server_whole(tmp_path: Path) -> None:
     images = {"a": LocalImage("folder", ("python", "main.py"), "tf"), "b": LocalImage("other", ())}
     settings = Settings(tmp_path, run=RunOptions(images=images), allow_hosts=("*.example.com",))
     assert server.settings_of(json.loads(json.dumps(asdict(settings), default=str))) == settings
+
+
+def test_a_buckets_path_at_the_servers_own_port(here: server.RunningServer) -> None:
+    """A program that is given the server's address reads and writes objects by the XML API, of buckets that exist."""
+    (here.root / "gs/own-port").mkdir(parents=True)
+    with httpx.Client(base_url=here.url, timeout=30) as client:
+        assert client.put("/own-port/a/b.txt", content=b"hello").status_code == 200
+        assert client.get("/own-port/a/b.txt").content == b"hello"
+        assert "<Code>NoSuchKey</Code>" in client.get("/own-port/none").text
+        assert "does not serve GET /other-port/a" in message(client.get("/other-port/a"))
+        page = client.get("/own-port/a/b.txt", headers={"Origin": "http://evil.example"})
+        assert page.status_code == 403

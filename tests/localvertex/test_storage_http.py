@@ -351,6 +351,9 @@ def test_a_range_that_cannot_be_read(client: httpx.Client, header: str) -> None:
         {"name": "fine", "labels": {"1st": "a"}},
         {"name": "fine", "storageClass": "COLD"},
         {"name": "fine", "location": "no-such-place"},
+        {"name": "fine", "cors": ["*"]},
+        {"name": "fine", "cors": [{"origin": "*"}]},
+        {"name": "fine", "cors": [{"maxAgeSeconds": "long"}]},
         {"name": "fine", "location": "ASIA", "storageClass": "REGIONAL"},
         {"name": "fine", "retentionPolicy": {"retentionPeriod": "long"}},
         {"name": "fine", "acl": [{"entity": "someone", "role": "READER"}]},
@@ -381,7 +384,8 @@ def test_notifications_are_kept(client: httpx.Client) -> None:
         "payload_format": "NONE",
         "object_name_prefix": "a/",
     }
-    assert client.post(where, json={**made, "topic": "t"}).status_code == 400
+    for wrong in ({"topic": "t"}, {"payload_format": "XML"}, {"event_types": 5}, {"event_types": ["SAVED"]}):
+        assert client.post(where, json={**made, **wrong}).status_code == 400
     first = client.post(where, json=made).json()
     second = client.post(where, json={**made, "object_name_prefix": "b/"}).json()
     assert [one["id"] for one in client.get(where).json()["items"]] == [first["id"], second["id"]]
