@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import UNREAD, Api, ApiError, invalid
+from localvertex.http import UNREAD, UNSERVED, Api, ApiError, invalid
 from localvertex.partial import chosen, field_tree
 
 FIELDS = frozenset(
@@ -64,7 +64,7 @@ class JsonApi(Api):
         response = await super().answer(request)
         if not isinstance(response, JSONResponse):
             return response
-        if request.query_params.get("alt") == "media" and response.status_code >= 400:
+        if request.query_params.get("alt") == "media" and 400 <= response.status_code != UNSERVED:
             message = json.loads(bytes(response.body))["error"]["message"]
             headers = {key: value for key, value in response.headers.items() if not key.startswith("content-")}
             headers |= {key: value for key, value in response.headers.items() if key == "content-range"}

@@ -41,6 +41,7 @@ from localvertex.storage.resources import (
     merged,
     no_acl,
     object_resource,
+    predefined,
     whole,
     writable,
 )
@@ -89,7 +90,7 @@ def position_of(token: str) -> str:
 
 async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
-    sent = writable(await read_json(request), fields)
+    sent = writable(await read_json(request), fields) | predefined(request.query_params)
 
     def changed(meta: Json) -> Json:
         if (sent.get("acl") or sent.get("defaultObjectAcl")) and is_uniform(meta):
@@ -135,7 +136,11 @@ class StorageApi:
         name = body.get("name")
         if not isinstance(name, str) or not name:
             raise ApiError(400, "Required field 'name' is missing.", reason="required")
-        bucket = await in_thread(self.store.create_bucket, name, whole(writable(body, BUCKET_FIELDS)))
+        lists = predefined(request.query_params)
+        meta = whole(writable(body, BUCKET_FIELDS)) | lists
+        if lists and is_uniform(meta):
+            raise no_acl("update", "a bucket")
+        bucket = await in_thread(self.store.create_bucket, name, meta)
         return JSONResponse(bucket_resource(bucket, base(request)))
 
     async def get_bucket(self, request: Request, values: Values) -> Response:

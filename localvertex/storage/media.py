@@ -22,7 +22,16 @@ from localvertex.http import ApiError, Json, in_thread, invalid, missing_paramet
 from localvertex.storage.conditions import MESSAGE, whole_number
 from localvertex.storage.names import base, check_bucket, check_object, conditions, object_of
 from localvertex.storage.object_files import CHUNK
-from localvertex.storage.resources import OBJECT_FIELDS, etag, is_uniform, no_acl, object_resource, whole, writable
+from localvertex.storage.resources import (
+    OBJECT_FIELDS,
+    etag,
+    is_uniform,
+    no_acl,
+    object_resource,
+    predefined,
+    whole,
+    writable,
+)
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Object
 
@@ -253,7 +262,7 @@ async def simple(store: ObjectStore, request: Request, values: Mapping[str, str]
         "contentEncoding": request.query_params.get("contentEncoding"),
     }
     sent = {key: value for key, value in found.items() if value}
-    meta = whole(writable(sent, OBJECT_FIELDS))
+    meta = whole(writable(sent, OBJECT_FIELDS)) | predefined(request.query_params)
     path = store.files.temp()
     try:
         with path.open("wb") as out:
@@ -275,6 +284,7 @@ async def multipart(store: ObjectStore, request: Request, values: Mapping[str, s
         body, content_type = await in_thread(split_multipart, raw, boundary, path)
         name = object_name(request, body)
         meta = whole(writable({**({"contentType": content_type} if content_type else {}), **body}, OBJECT_FIELDS))
+        meta |= predefined(request.query_params)
         made = await in_thread(store.put, values["bucket"], name, path, meta, required, expect=expected(request, body))
     finally:
         raw.unlink(missing_ok=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import mimetypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from localvertex.http import ApiError, Json, invalid
+from localvertex.http import ApiError, Json, invalid, invalid_parameter
 from localvertex.storage.stored import Bucket, Object
 from vertexrig import times
 
@@ -247,6 +247,29 @@ def acl(meta: Json, field: str, where: Json, base: str = "") -> list[Json]:
             }
         entries.append({"kind": kind, **links, **where, **one, "etag": "CAE="})
     return entries
+
+
+_PREDEFINED: Mapping[str, Sequence[tuple[str, str]]] = {
+    "authenticatedRead": [("allAuthenticatedUsers", "READER")],
+    "publicRead": [("allUsers", "READER")],
+    "publicReadWrite": [("allUsers", "WRITER")],
+    **dict.fromkeys(("private", "bucketOwnerRead", "bucketOwnerFullControl"), ()),
+}
+"""Whom a predefined list names beside the owners (https://cloud.google.com/storage/docs/access-control/lists)."""
+
+
+def predefined(asked: Mapping[str, str]) -> Json:
+    """Return the fields that a request sets by the names of predefined lists."""
+    found: Json = {}
+    for name, field in (("predefinedAcl", "acl"), ("predefinedDefaultObjectAcl", "defaultObjectAcl")):
+        value = asked.get(name)
+        if value == "projectPrivate":
+            found[field] = PROJECT_PRIVATE
+        elif value and value in _PREDEFINED:
+            found[field] = [PROJECT_PRIVATE[0], *(acl_rule(*one) for one in _PREDEFINED[value])]
+        elif value:
+            raise invalid_parameter(name, f"Invalid value '{value[:80]}'.")
+    return found
 
 
 def acl_rule(entity: str, role: str) -> Json:

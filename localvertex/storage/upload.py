@@ -24,7 +24,7 @@ from localvertex.http import ApiError, Endpoint, Json, endpoint, in_thread, inva
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.media import check_target, expected, multipart, object_name, receive, simple
 from localvertex.storage.names import base
-from localvertex.storage.resources import OBJECT_FIELDS, object_resource, whole, writable
+from localvertex.storage.resources import OBJECT_FIELDS, object_resource, predefined, whole, writable
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Upload
 
@@ -139,7 +139,7 @@ class Uploads:
         sent_type = request.headers.get("x-upload-content-type")
         meta = whole(writable({**({"contentType": sent_type} if sent_type else {}), **body}, OBJECT_FIELDS))
         # Digests may come with the first request, and the bytes much later.
-        meta |= {"_expect": expected(request, body)}
+        meta |= {**predefined(request.query_params), "_expect": expected(request, body)}
         # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
         upload = await in_thread(self.start, values["bucket"], name, meta, kept)

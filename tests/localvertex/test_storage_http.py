@@ -394,3 +394,25 @@ def test_notifications_are_kept(client: httpx.Client) -> None:
     assert client.delete(f"{where}/{first['id']}").status_code == 204
     assert client.get(f"{where}/{first['id']}").status_code == 404
     assert not [key for key in client.get("/storage/v1/b/bkt").json() if key.startswith("_")]
+
+
+def test_predefined_lists(client: httpx.Client) -> None:
+    """A request's predefined list becomes the entries of a bucket or an object; an unknown one is refused."""
+    place = "/storage/v1/b?project=p&predefinedAcl=publicRead&predefinedDefaultObjectAcl=authenticatedRead"
+    assert client.post(place, json={"name": "listed"}).status_code == 200
+    uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    assert client.post(place, json={"name": "not-listed", **uniform}).status_code == 400
+
+    def roles(where: str) -> dict[str, str]:
+        return {one["entity"]: one["role"] for one in client.get(where).json()["items"]}
+
+    assert roles("/storage/v1/b/listed/acl")["allUsers"] == "READER"
+    media = {"uploadType": "media", "name": "a"}
+    client.post("/upload/storage/v1/b/listed/o", params=media)
+    assert roles("/storage/v1/b/listed/o/a/acl")["allAuthenticatedUsers"] == "READER"
+    client.post("/upload/storage/v1/b/listed/o", params={**media, "predefinedAcl": "private"})
+    assert len(roles("/storage/v1/b/listed/o/a/acl")) == 1
+    client.patch("/storage/v1/b/listed/o/a?predefinedAcl=publicRead", json={})
+    assert roles("/storage/v1/b/listed/o/a/acl")["allUsers"] == "READER"
+    wrong = client.post("/upload/storage/v1/b/listed/o", params={**media, "predefinedAcl": "open"})
+    assert wrong.json()["error"]["errors"][0]["location"] == "predefinedAcl"
