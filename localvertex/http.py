@@ -191,7 +191,7 @@ def parse_json(body: bytes) -> Json:
     except RecursionError:
         raise invalid("Invalid JSON payload received. The message is nested too deeply.") from None
     except json.JSONDecodeError as error:
-        raise invalid(f"{UNREAD}{_syntax(error)}") from None
+        raise UnreadableBodyError(_syntax(error)) from None
     except ValueError as error:
         raise invalid(f"Invalid JSON payload received. {error}") from None
     if not isinstance(value, dict):
@@ -200,8 +200,18 @@ def parse_json(body: bytes) -> Json:
     return value
 
 
-UNREAD = "Invalid JSON payload received. "
-"""How the refusal of a body begins that is no JSON."""
+class UnreadableBodyError(ApiError):
+    """A body that is no JSON (400).
+
+    Args:
+        mistake: What was expected, and where.
+    """
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__(400, f"Invalid JSON payload received. {mistake}")
+        self.mistake = mistake
+
+
 _SYNTAX = (
     ("Expecting property name", "Expected an object key or }."),
     ("Illegal trailing comma before end of object", "Expected an object key or }."),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import UNREAD, UNSERVED, Api, ApiError, invalid
+from localvertex.http import UNSERVED, Api, ApiError, UnreadableBodyError, invalid
 from localvertex.partial import chosen, field_tree
 
 FIELDS = frozenset(
@@ -80,6 +80,6 @@ class JsonApi(Api):
 
     def failed(self, error: ApiError) -> Response:
         """Return the error as the older APIs write it, with their own words for a body that is no JSON."""
-        if error.message.startswith(UNREAD):
-            error = invalid(error.message.replace(UNREAD, "Parse Error: ", 1))
+        if isinstance(error, UnreadableBodyError):
+            error = invalid(f"Parse Error: {error.mistake}")
         return error.response(older=True)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.attacks.bounded import MIB, PEAK_MIB
-from tests.support.tools import LONG, REPOSITORY, module_run, typed
+from tests.support.tools import LONG, REPOSITORY, UNTRACED, module_run, typed
 from vertexrig import spec, yamltext
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
@@ -300,6 +300,7 @@ def test_unknown_fields_cost_no_more_each_the_more_there_are(tmp_path: Path, kin
     assert many < 12 * few
 
 
+@UNTRACED
 def test_960_kb_of_unknown_fields_cost_a_multiple_of_their_parsing(tmp_path: Path) -> None:
     """A check of a job of 69,000 unknown fields takes at most 10 times what PyYAML's parser in C takes for the text alone."""
     _cost(tmp_path, "job", 1)

@@ -26,7 +26,7 @@ from localvertex.runner import Control, Line, RunOptions, run_job
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 from tests.localvertex import test_warm
 from tests.support.jobkit import PARENT, Api, job, pool, sdist
-from tests.support.tools import REPOSITORY
+from tests.support.tools import REPOSITORY, UNTRACED
 from vertexrig import guard
 from vertexrig.errors import UsageError
 
@@ -391,6 +391,7 @@ def _pools(number: int) -> bytes:
     return b'{"displayName": "x", "jobSpec": {"workerPoolSpecs": [' + b",".join([b"{}"] * number) + b"]}}"
 
 
+@UNTRACED
 @pytest.mark.parametrize(
     ("number", "says"), [(1_300_000, b"more than 200,000 values"), (30_000, b"workerPoolSpecs has 30,000 items")]
 )

@@ -31,6 +31,7 @@ INSTALLED = Path(package.__file__).parent.parent
 """Where the vertexrig under test is imported from: the checkout, or the installed wheel."""
 
 
+UNTRACED = pytest.mark.skipif(sys.gettrace() is not None, reason="coverage's tracer takes longer than what is measured")
 LONG = os.environ.get("ATTACK") == "long"
 """Whether properties are tried at length: `make attack`, or `ATTACK=long make test TESTS=...` of any other test."""
 
