@@ -15,7 +15,7 @@ from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors, label_problems
-from localvertex.services.router import Done, Method, exists, location_of
+from localvertex.services.router import Done, Method, exists, location_of, masked
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
 
@@ -39,8 +39,8 @@ class Kind:
         answered: Fields in the response of the create operation; all of them unless they are given.
         progress: First and last message of the create operation.
         id_pattern: What an id given by the client has to match.
-        numbered: Whether the server chooses all ids, which are numbers.
-        missing: Message about a resource that does not exist, with `{}` for its name.
+        numbered: Message about an id that is no number, where the server chooses all ids; "" where it does not.
+        missing: Message about a resource that does not exist, with `{}` for its name or `{id}` for the last part of it.
         taken: Message about a resource that exists already.
         allowed: Message about an id that does not match the pattern, "" for the server's own words.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
@@ -57,7 +57,7 @@ class Kind:
     answered: tuple[str, ...] = ()
     progress: tuple[str, str] | tuple[()] = ()
     id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}"
-    numbered: bool = False
+    numbered: str = ""
     missing: str = ""
     taken: str = "Requested entity already exists: {}"
     allowed: str = ""
@@ -154,8 +154,11 @@ class Collection:
         found = self.store.get(name)
         if found is None or name.split("/")[-2:-1] != [kind.plural]:
             if kind.numbered and not resources.last_part(name).isdigit():
-                raise found_errors([("name", f"Invalid {kind.message} resource name.")])
-            raise not_found(kind.missing.format(name) if kind.missing else f"The {kind.message} does not exist.")
+                raise found_errors([("name", kind.numbered)])
+            id_ = resources.last_part(name)
+            raise not_found(
+                kind.missing.format(name, id=id_) if kind.missing else f"The {kind.message} does not exist."
+            )
         return found
 
     def get(self, request: Mapping[str, Any]) -> Json:
@@ -205,20 +208,6 @@ class Collection:
             self.store, self.kind.plural, parent, text, order, page_size(request), token, parse or predicate
         )
         return answer(self.kind.listed or self.kind.plural, [one.body for one in found], following)
-
-
-def masked(mask: str) -> list[list[str]]:
-    """Return each path of an update mask as a list of fields in camelCase; clients write them in either case.
-
-    protobuf's FieldMask accepts one case only, and no keys of a map or a Struct, which clients send, too.
-    """
-    found = []
-    for path in filter(None, map(str.strip, mask.split(","))):
-        head, _, rest = path.partition(".")
-        # Keys of a map are the user's own and have no camelCase.
-        below = [rest] if head in ("labels", "metadata") else [camel(part) for part in rest.split(".")]
-        found.append([camel(head), *(below if rest else ())])
-    return found
 
 
 def replaced(old: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]) -> Json:

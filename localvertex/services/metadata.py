@@ -6,14 +6,13 @@ import json
 import secrets
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 
 from localvertex.http import Json, invalid
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind, predicate
-from localvertex.services.router import PACKAGE, Done, Method, precondition
+from localvertex.services.router import PACKAGE, Done, Method, numbered, precondition
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
@@ -33,7 +32,10 @@ def _kind(message: str, *, changes: bool = True) -> Kind:
     )  # fmt: skip
 
 
-STORES = Kind("metadataStores", "MetadataStore")
+STORES = Kind(
+    "metadataStores", "MetadataStore", operations=("Create",), answered=("name",), taken="Requested entity already exists",
+    missing="Requested Metadata Store {id} not found", delete_below="itself",
+)  # fmt: skip
 CONTEXTS, EXECUTIONS, ARTIFACTS = map(_kind, ("Context", "Execution", "Artifact"))
 SCHEMAS = _kind("MetadataSchema", changes=False)
 
@@ -55,8 +57,6 @@ class MetadataStores:
         made: dict[str, Method] = {
             **self.stores.methods(),
             **schemas,
-            "CreateMetadataStore": self.create_store,
-            "DeleteMetadataStore": self.delete_store,
             "AddContextArtifactsAndExecutions": self.add_members,
             "AddContextChildren": self.add_children,
             "RemoveContextChildren": self.remove_children,
@@ -68,18 +68,10 @@ class MetadataStores:
         for collection in (self.contexts, self.executions, self.artifacts):
             message = collection.kind.message
             made |= collection.methods()
+            made[f"Create{message}"] = partial(self._create, collection)
             made[f"List{message}s"] = partial(self._list, collection)
             made[f"Update{message}"] = partial(self._update, collection)
         return {**made, "DeleteContext": self.delete_context}
-
-    def create_store(self, request: Json) -> Done:
-        """CreateMetadataStore: `default`, usually by the SDK itself; the operation is below the location."""
-        made = self.stores.made(request)
-        return Done(request["parent"], "CreateMetadataStoreOperationMetadata", "MetadataStore", made)
-
-    def delete_store(self, request: Json) -> Done:
-        """DeleteMetadataStore with all that is in it."""
-        return replace(self.stores.delete(request), metadata="DeleteMetadataStoreOperationMetadata")
 
     def delete_context(self, request: Json) -> Done:
         """DeleteContext: with `force` one that has children, too."""
@@ -87,6 +79,14 @@ class MetadataStores:
         if not request.get("force") and self._targets(CHILD, name):
             raise precondition(f"{name} has children; delete them first, or set force.")
         return self.contexts.delete(request)
+
+    def _create(self, collection: Collection, request: Json) -> Json | Done:
+        """Make what a store holds; the store `default` is made with the first of its contents."""
+        parent = str(request["parent"])
+        location, _, id_ = parent.rpartition(f"/{STORES.plural}/")
+        if id_ == "default" and self.store.get(parent) is None:
+            self.stores.add(location, {}, id_)
+        return collection.create(request)
 
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])
@@ -231,7 +231,7 @@ class MetadataStores:
         return found
 
     def _in_context(self, name: str, context: str) -> bool:
-        return name in self._targets(MEMBER, context)
+        return name in self._targets(MEMBER, str(numbered(context)))
 
     def _graph(self, names: Iterable[str]) -> Json:
         """Return a LineageSubgraph: these artifacts and executions, and the events between them."""

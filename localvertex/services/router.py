@@ -38,6 +38,7 @@ _SYSTEM = {
 }
 _FREE = {"metadata", "labels"}
 """Fields whose keys and texts are the user's own, and stay unchanged."""
+_MASKS = ("updateMask", "readMask")
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,12 @@ class Service:
                 request = _request(binding, path, query, body)
                 made = method(request)
             else:
-                request = canonical(kind, _request(binding, path, query, body, repeated_fields(kind)))
+                sent = _request(binding, path, query, body, repeated_fields(kind))
+                # Clients write masks in either case, and protobuf reads one.
+                sent |= {
+                    key: ",".join(map(".".join, masked(sent[key]))) for key in _MASKS if isinstance(sent.get(key), str)
+                }
+                request = canonical(kind, sent)
                 for field, _ in binding.variables:
                     check_location(_at(request, field))
                 made = method(numbered(request))
@@ -212,9 +218,23 @@ def _check_query(kind: str, query: Iterable[tuple[str, str]]) -> None:
                 raise error_of(wrong)
 
 
+def masked(mask: str) -> list[list[str]]:
+    """Return each path of an update mask as a list of fields in camelCase; clients write them in either case.
+
+    protobuf's FieldMask accepts one case only, and no keys of a map or a Struct, which clients send, too.
+    """
+    found = []
+    for path in filter(None, map(str.strip, mask.split(","))):
+        head, _, rest = path.partition(".")
+        # Keys of a map are the user's own and have no camelCase.
+        below = [rest] if head in _FREE else [camel(part) for part in rest.split(".")]
+        found.append([camel(head), *(below if rest else ())])
+    return found
+
+
 def _read(body: Json, mask: str) -> Json:
     """Return the fields of a resource that a mask names; `*` names all."""
-    paths = [[camel(part) for part in path.strip().split(".")] for path in mask.split(",")]
+    paths = masked(mask)
     made: Json = dict(body) if ["*"] in paths else {}
     for path in paths:
         value: Any = body

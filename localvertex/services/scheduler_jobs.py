@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from localvertex.http import ApiError, Json, invalid
 from localvertex.misread import error_of
-from localvertex.services.collection import masked, replaced
-from localvertex.services.router import canonical
+from localvertex.services.collection import replaced
+from localvertex.services.router import canonical, masked
 from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import snake
@@ -34,6 +34,7 @@ USER_AGENT = "Google-Cloud-Scheduler"
 TARGETS = {"httpTarget": "HTTP", "pubsubTarget": "PUB_SUB", "appEngineHttpTarget": "APP_ENGINE_HTTP"}
 """Fields of which a job has one (a oneof of the message), and the name of each in log entries; only HTTP targets are delivered to."""
 TOKENS = ("oidcToken", "oauthToken")
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 """Fields of httpTarget of which a job has one at most (a oneof of the message)."""
 DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
 
@@ -145,6 +146,9 @@ def _http(target: Json) -> Json:
     # By default the audience is the URI as it is written (REST reference).
     if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
         tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
+    # A token's scope, too, is filled in (gcloud's answer of 2026).
+    if "oauthToken" in tokens:
+        tokens["oauthToken"] = {"scope": SCOPE, **tokens["oauthToken"]}
     kept = {key: value for key, value in target.items() if key not in TOKENS}
     # The service shows the one that it sends, in place of the client's (gcloud's answers of 2025 and 2026).
     headers = {key: text for key, text in target.get("headers", {}).items() if key.lower() != "user-agent"}

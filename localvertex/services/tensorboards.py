@@ -49,7 +49,7 @@ BOARDS = Kind(
     updated=_UPDATED,
     operations=("Create", "Update"),
     answered=("name", "displayName", "description"),
-    numbered=True,
+    numbered="Invalid Tensorboard resource name.",
 )
 EXPERIMENTS = _below(BOARDS, "TensorboardExperiment", "experiments")
 RUNS = _below(EXPERIMENTS, "TensorboardRun", "runs")

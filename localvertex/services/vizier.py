@@ -37,7 +37,7 @@ class Vizier:
 
     def __init__(self, store: ResourceStore, seed: int) -> None:
         self.store, self.seed = store, seed
-        self.studies = Collection(store, Kind(STUDIES, "Study"))
+        self.studies = Collection(store, Kind(STUDIES, "Study", numbered="The study ID must be a number."))
         # With the records of trials; nothing else writes trials of these studies.
         self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
@@ -216,9 +216,13 @@ class Vizier:
             return _shown(self._save(stored.name, {**record, **ended.record()}))
 
     def delete_trial(self, request: Json) -> Json:
-        """DeleteTrial."""
+        """DeleteTrial: 400, not 404, for a trial that is not there (the service's answer to a client's test of 2024)."""
         with self._lock:
-            record = self._record(request["name"])
+            self.studies.stored(_study_of(request["name"]))
+            try:
+                record = self._record(request["name"])
+            except ApiError as error:
+                raise invalid(error.message) from None
             self.store.remove_trial(_study_of(request["name"]), str(record["id"]))
             self._engines.pop(_study_of(request["name"]), None)
         return {}

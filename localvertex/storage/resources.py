@@ -192,8 +192,17 @@ def time_text(microseconds: int) -> str:
 
 
 def etag(*parts: int) -> str:
-    """Return an opaque tag that changes when any of the numbers does."""
-    return base64.urlsafe_b64encode("/".join(map(str, parts)).encode()).decode()
+    """Return the tag that Cloud Storage makes of these numbers: a protobuf message with them as its first fields, in Base64."""
+    message = b"".join(_varint(n << 3) + _varint(part) for n, part in enumerate(parts, 1))
+    return base64.b64encode(message).decode()
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
 
 
 def object_resource(o: Object, base: str) -> Json:
@@ -368,7 +377,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "metageneration": str(bucket.metageneration),
         "generation": str(bucket.created),
         "storageClass": "STANDARD",
-        "etag": etag(bucket.created, bucket.metageneration),
+        "etag": etag(bucket.metageneration),
         "timeCreated": time_text(bucket.created),
         "updated": time_text(bucket.updated),
         "softDeletePolicy": {**SOFT_DELETE, "effectiveTime": time_text(bucket.created)},

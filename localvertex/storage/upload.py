@@ -81,6 +81,14 @@ def content_range(header: str | None) -> ContentRange | None:
     return ContentRange(int(first), end, total)
 
 
+async def has_body(request: Request) -> bool:
+    """Whether a request has a body; the rest of one is not read."""
+    async for part in request.stream():
+        if part:
+            return True
+    return False
+
+
 class Uploads:
     """The handlers of uploads, over one store."""
 
@@ -190,6 +198,8 @@ class Uploads:
                 chunk = content_range(request.headers.get("content-range"))
             except ApiError as error:
                 return Response(error.message, error.code, media_type="text/html; charset=UTF-8")
+            if chunk is not None and chunk.start is None and await has_body(request):
+                raise invalid("Client sent query request with a non-empty body.")
             if chunk is None:
                 # Without a Content-Range the body is the whole object, from its first byte.
                 upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
@@ -206,13 +216,16 @@ class Uploads:
             if total is not None and upload.received > total:
                 raise invalid(f"The upload has {upload.received} bytes, more than its size of {total}.")
             if upload.received != total:
-                return self._incomplete(upload)
+                return self._incomplete(request, upload)
             return await self._finish(request, upload)
 
-    def _incomplete(self, upload: Upload) -> Response:
+    def _incomplete(self, request: Request, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
-        # 308 is "Resume Incomplete" here, not a redirect.
-        return capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
+        headers |= {"X-GUploader-UploadID": upload.id}
+        # 308 is "Resume Incomplete" here, not a redirect. Go's client asks for a status that its HTTP library takes for no redirect.
+        if request.headers.get("x-guploader-no-308") == "yes":
+            return capitalised(200, {**headers, "X-HTTP-Status-Code-Override": "308"})
+        return capitalised(308, headers)
 
     async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
         """Append the bytes of a chunk that are not stored yet; a client repeats a chunk that was cut off."""

@@ -24,13 +24,43 @@ class Services:
         services = Registry(ResourceStore(root), Settings(root=root), ObjectStore(root)).services
         self.methods = {name: method for one in services for name, method in one.methods.items()}
 
-    def __call__(self, name: str, **request: Any) -> Any:
-        return self.methods[name](request)
+    def __call__(self, method: str, /, **request: Any) -> Any:
+        return self.methods[method](request)
 
 
 @pytest.fixture
 def services(tmp_path: Path) -> Services:
     return Services(tmp_path)
+
+
+def test_a_metadata_store_is_made_named_and_deleted_as_recorded(services: Services) -> None:
+    """Its operations are below it, the response of its creation is the name alone, and `default` comes with its first content."""
+    made = services("CreateMetadataStore", parent=PARENT, metadataStoreId="s", metadataStore={"description": "d"})
+    assert made.above == f"{PARENT}/metadataStores/s" and made.response == {"name": made.above}
+    with pytest.raises(ApiError, match="^Requested entity already exists$"):
+        services("CreateMetadataStore", parent=PARENT, metadataStoreId="s", metadataStore={})
+    gone = services("DeleteMetadataStore", name=made.above)
+    assert (gone.metadata, gone.above) == ("DeleteOperationMetadata", made.above)
+    with pytest.raises(ApiError, match="^Requested Metadata Store default not found$"):
+        services("ListContexts", parent=STORE)
+    services("CreateContext", parent=STORE, contextId="c", context={"schemaTitle": "system.Experiment"})
+    named = 'in_context("projects/1/locations/us-central1/metadataStores/default/contexts/c")'
+    assert services("ListExecutions", parent=STORE, filter=named) == {}
+
+
+def test_names_that_are_no_study_or_trial(services: Services) -> None:
+    """The id of a study is a number; deleting a trial that is not there is a wrong argument."""
+    with pytest.raises(ApiError, match="The study ID must be a number") as wrong:
+        services("GetStudy", name=f"{PARENT}/studies/mine")
+    assert wrong.value.code == 400
+    metric = {"metricId": "loss", "goal": "MINIMIZE"}
+    rate = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}
+    spec = {"metrics": [metric], "parameters": [rate]}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+    for method, code in (("GetTrial", 404), ("DeleteTrial", 400)):
+        with pytest.raises(ApiError, match="The Trial does not exist") as missing:
+            services(method, name=f"{study}/trials/7")
+        assert missing.value.code == code
 
 
 def test_values_of_a_time_series_are_thinned(services: Services) -> None:

@@ -220,7 +220,8 @@ def test_a_job_has_one_kind_of_token(mask: str) -> None:
     email = {"serviceAccountEmail": "a@b"}
     old = complete(read({**JOB, "httpTarget": {"uri": "https://x.googleapis.com/", "oidcToken": email}}))
     new = complete(changed(old, read({"httpTarget": {"oauthToken": email}}), mask))
-    assert new["httpTarget"]["oauthToken"] == email and "oidcToken" not in new["httpTarget"]
+    scope = {"scope": "https://www.googleapis.com/auth/cloud-platform"}
+    assert new["httpTarget"]["oauthToken"] == {**email, **scope} and "oidcToken" not in new["httpTarget"]
     assert complete(read(new)) == new
     assert changed(old, {}, mask)["httpTarget"]["oidcToken"] == old["httpTarget"]["oidcToken"]
 

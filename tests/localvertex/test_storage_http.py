@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from localvertex.storage import ObjectStore, routes
+from localvertex.storage.resources import etag
 from tests.support.tools import examples
 from tests.support.web import http
 from vertexrig.guard import LoopbackGuard
@@ -47,6 +48,25 @@ def begin(client: httpx.Client, name: str, **params: Any) -> str:
 
 
 CHUNK = 256 * 1024
+
+
+def test_a_client_that_takes_308_for_a_redirect_gets_200(client: httpx.Client) -> None:
+    """With Go's header a chunk is answered with 200 and the status beside it; a status query must have no body."""
+    where = begin(client, "res/go")
+    headers = {"Content-Range": f"bytes 0-{CHUNK - 1}/*", "X-GUploader-No-308": "yes"}
+    answer = client.put(where, content=bytes(CHUNK), headers=headers)
+    assert (answer.status_code, answer.headers["x-http-status-code-override"]) == (200, "308")
+    assert answer.headers["range"] == f"bytes=0-{CHUNK - 1}"
+    asked = client.put(where, content=b"x", headers={"Content-Range": "bytes */*"})
+    assert asked.status_code == 400
+    assert asked.json()["error"]["message"] == "Client sent query request with a non-empty body."
+
+
+def test_etags_are_of_the_service_s_form(client: httpx.Client) -> None:
+    """They are Base64 of a protobuf message: a bucket's has its metageneration, an object's its generation before it."""
+    assert client.post("/storage/v1/b?project=p", json={"name": "bkt-tags"}).json()["etag"] == "CAE="
+    assert client.patch("/storage/v1/b/bkt-tags", json={"labels": {"a": "b"}}).json()["etag"] == "CAI="
+    assert etag(127, 128) == "CH8QgAE="
 
 
 def test_resumable_upload(client: httpx.Client) -> None:
