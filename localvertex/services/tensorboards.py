@@ -16,7 +16,7 @@ from localvertex.jobs.listing import answer, offset_of, page_size
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner.environment import local_path
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Method
+from localvertex.services.router import PACKAGE, Done, Method, location_of
 from vertexrig.times import nanoseconds
 
 SERVICE = f"{PACKAGE}.TensorboardService"
@@ -77,6 +77,8 @@ class Tensorboards:
             **self.experiments.methods(),
             **self.runs.methods(),
             **self.series.methods(),
+            "CreateTensorboard": partial(self._with_one_default, self.boards.create),
+            "UpdateTensorboard": partial(self._with_one_default, self.boards.update),
             "BatchCreateTensorboardRuns": partial(self._create_all, self.runs),
             "BatchCreateTensorboardTimeSeries": partial(self._create_all, self.series),
             "WriteTensorboardExperimentData": self.write_experiment,
@@ -94,6 +96,18 @@ class Tensorboards:
         bucket = f"cloud-ai-platform-{uuid.uuid4()}"
         self.make_bucket(bucket)
         return {**fields, "blobStoragePathPrefix": bucket}
+
+    def _with_one_default(self, change: Method, request: Json) -> Any:
+        """Create or update a TensorBoard: one that becomes the default takes that from the others of its location."""
+        done = change(request)
+        made = done.response if isinstance(done, Done) else None
+        if not (request.get("tensorboard") or {}).get("isDefault") or not made:
+            return done
+        name = str(made["name"])
+        for other in self.store.listed(BOARDS.plural, location_of(name)):
+            if other.name != name and other.body.get("isDefault"):
+                self.store.change(other.name, lambda body, _: body.update(isDefault=False))
+        return done
 
     def _create_all(self, collection: Collection, request: Json) -> Json:
         asked, listed = request.get("requests", ()), collection.kind.listed

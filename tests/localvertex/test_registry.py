@@ -48,6 +48,15 @@ def test_a_metadata_store_is_made_named_and_deleted_as_recorded(services: Servic
     assert services("ListExecutions", parent=STORE, filter=named) == {}
 
 
+def test_one_tensorboard_is_the_default(services: Services) -> None:
+    """A TensorBoard that is made or updated as the default takes that from the one that was it."""
+    boards = [{"displayName": name, "isDefault": True} for name in "ab"]
+    first, second = (services("CreateTensorboard", parent=PARENT, tensorboard=one).response["name"] for one in boards)
+    assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [False, True]
+    services("UpdateTensorboard", tensorboard={"name": first, "isDefault": True}, updateMask="isDefault")
+    assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [True, False]
+
+
 def test_names_that_are_no_study_or_trial(services: Services) -> None:
     """The id of a study is a number; deleting a trial that is not there is a wrong argument."""
     with pytest.raises(ApiError, match="The study ID must be a number") as wrong:
