@@ -95,7 +95,7 @@ def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None)
     job = next((body[key] for key in ("jobSpec", "job_spec") if key in body), None)
     document = spec.from_data(whole_numbers(job if job is not None else {}), kind="CustomJobSpec")
     if job is not None and not isinstance(job, dict):
-        raise error_of(list(misread(messages.message_class("CustomJob").DESCRIPTOR, {"jobSpec": job}, "custom_job")))
+        raise error_of(misread(messages.message_class("CustomJob").DESCRIPTOR, {"jobSpec": job}, "custom_job"))
     _check_json(document, job or {}, "custom_job.job_spec")
     _refuse(document, "job_spec.", "custom_job.job_spec", region, check, outer)
     return outer, document.job
@@ -174,7 +174,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     try:
         message = messages.to_message(kind, own)
     except (json_format.ParseError, ValueError, TypeError) as error:
-        found = list(misread(messages.message_class(kind).DESCRIPTOR, own, path))
+        found = misread(messages.message_class(kind).DESCRIPTOR, own, path)
         raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
     return {key: value for key, value in messages.from_message(message).items() if key not in skip}
 
@@ -183,7 +183,7 @@ def _check_json(document: spec.Document, sent: Mapping[str, Any], json_path: str
     """Raise what every Google API would for a JSON that is not the message, if it would."""
     broken = [f for f in document.findings if f.severity is Severity.ERROR and f.id in _JSON_RULES]
     if broken:
-        found = list(misread(messages.message_class(document.kind).DESCRIPTOR, sent, json_path))
+        found = misread(messages.message_class(document.kind).DESCRIPTOR, sent, json_path)
         raise error_of(found or [_json_message(finding, json_path) for finding in broken])
 
 

@@ -213,7 +213,7 @@ def _check_query(kind: str, query: Iterable[tuple[str, str]]) -> None:
             raise ApiError(400, text, details=[http.bad_request([("", text)])])
         field = fields.get(camel(name))
         if field is not None and field.message_type is None and field.type != field.TYPE_BOOL:
-            wrong = list(misread(field.containing_type, {name: [value] if is_repeated(field) else value}))
+            wrong = misread(field.containing_type, {name: [value] if is_repeated(field) else value})
             if wrong:
                 raise error_of(wrong)
 
@@ -304,7 +304,7 @@ def canonical(kind: str, data: Mapping[str, Any], place: str = "") -> Json:
     try:
         return messages.from_message(messages.to_message(kind, dict(data)))
     except (json_format.ParseError, ValueError, TypeError) as error:
-        found = list(misread(messages.message_class(kind).DESCRIPTOR, data, place))
+        found = misread(messages.message_class(kind).DESCRIPTOR, data, place)
         raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
 
 

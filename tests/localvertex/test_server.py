@@ -223,6 +223,13 @@ def test_broken_bodies(api: Api, body: bytes) -> None:
         assert answer.status_code == 400, answer.text
 
 
+def test_of_many_wrong_values_200_are_listed(api: Api) -> None:
+    """A body with thousands of unknown fields is refused with the first 200 of them, not with an answer of megabytes."""
+    answer = api.call("POST", "studies", json={f"field{n}": n for n in range(5_000)})
+    assert answer.status_code == 400 and len(answer.content) < 100_000
+    assert len(answer.json()["error"]["details"][0]["fieldViolations"]) == 200
+
+
 def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
     """A killed worker comes back; a preempted job starts again; what is no replica, no job or no rule is named."""
     name = api.create(job(pool(WAIT), pool(WAIT)), name="faulty")["name"]
