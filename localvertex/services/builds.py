@@ -141,7 +141,7 @@ class Builds:
             self.objects.bucket(bucket.removeprefix("gs://").partition("/")[0])
         else:
             with suppress(ApiError):  # it is there
-                self.objects.create_bucket(default)
+                self.objects.create_bucket(default, reserved=True)
         images = made.get("images") or (made.get("artifacts") or {}).get("images") or []
         source = (made.get("source") or {}).get("storageSource")
         body = {
@@ -185,7 +185,8 @@ class Builds:
         except Exception as error:
             end = _End("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
         # Before the status: gcloud reads the log for the last time when the build has ended.
-        build.log.close(f"\nERROR\nERROR: {end}" if str(end) else "\nDONE")
+        with suppress(OSError):  # a log that cannot be written must not keep the build at work
+            build.log.close(f"\nERROR\nERROR: {end}" if str(end) else "\nDONE")
         self._end(build.body["name"], end, build.body)
         self._running.pop(build.body["name"], None)
         shutil.rmtree(build.folder, ignore_errors=True)

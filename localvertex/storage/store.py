@@ -74,9 +74,9 @@ class ObjectStore:
 
     # -- buckets
 
-    def create_bucket(self, name: str, meta: Json | None = None) -> Bucket:
-        """Make a bucket; 409 if it is there."""
-        check_new_bucket(name)
+    def create_bucket(self, name: str, meta: Json | None = None, *, reserved: bool = False) -> Bucket:
+        """Make a bucket; 409 if it is there, 400 for a name of Google's unless `reserved`, as that of a build's logs is."""
+        (check_bucket if reserved else check_new_bucket)(name)
         with self.records.database.transaction():
             if self.files.has_bucket(name):
                 reason = "Your previous request to create the named bucket succeeded and you already own it."

@@ -277,3 +277,11 @@ def test_pages_join_and_read_each_record_once(tmp_path: Path, monkeypatch: pytes
                 break
         assert found == wanted
         assert len(read) == len(set(read))
+
+
+def test_a_name_of_googles_is_for_the_local_vertex_alone(tmp_path: Path) -> None:
+    """A client's bucket cannot have one, and the bucket of a build's logs has one, as in the cloud."""
+    store, name = ObjectStore(tmp_path), "1.cloudbuild-logs.googleusercontent.com"
+    with pytest.raises(ApiError, match="Invalid bucket name"):
+        store.create_bucket(name)
+    assert store.create_bucket(name, reserved=True).name == name
