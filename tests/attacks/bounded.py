@@ -15,11 +15,11 @@ CPU_S, PEAK_MIB = 3, 200
 On 2026-11-26 69,000 unknown fields took most, 2.4 s and 107 MiB, on a busy machine of 2 cores."""
 
 
-def limited() -> None:
-    """Ends this process when from now on it takes more than CPU_S of processor time, or PEAK_MIB more of addresses."""
+def limited(seconds: int = CPU_S) -> None:
+    """Ends this process when from now on it takes more than these seconds of processor time, or PEAK_MIB more of addresses."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + PEAK_MIB * MIB, -1))
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + CPU_S, -1))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, -1))
 
 
 def peak_mib() -> int:
