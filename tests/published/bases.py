@@ -77,6 +77,7 @@ def full(name: str) -> str:
 @contextmanager
 def engine(work: Path, names: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """Run a podman in a folder, with the base images of these names; its variables, with which docker reaches it."""
+    work.mkdir(parents=True, exist_ok=True)
     folder = own_podman.storage(work / "podman")
     env = own_podman.variables(folder)
     for name in names:
