@@ -68,7 +68,6 @@ class MetadataStores:
         for collection in (self.contexts, self.executions, self.artifacts):
             message = collection.kind.message
             made |= collection.methods()
-            made[f"Create{message}"] = partial(self._create, collection)
             made[f"List{message}s"] = partial(self._list, collection)
             made[f"Update{message}"] = partial(self._update, collection)
         return {**made, "DeleteContext": self.delete_context}
@@ -79,14 +78,6 @@ class MetadataStores:
         if not request.get("force") and self._targets(CHILD, name):
             raise precondition(f"{name} has children; delete them first, or set force.")
         return self.contexts.delete(request)
-
-    def _create(self, collection: Collection, request: Json) -> Json | Done:
-        """Make what a store holds; the store `default` is made with the first of its contents."""
-        parent = str(request["parent"])
-        location, _, id_ = parent.rpartition(f"/{STORES.plural}/")
-        if id_ == "default" and self.store.get(parent) is None:
-            self.stores.add(location, {}, id_)
-        return collection.create(request)
 
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])

@@ -34,7 +34,7 @@ def services(tmp_path: Path) -> Services:
 
 
 def test_a_metadata_store_is_made_named_and_deleted_as_recorded(services: Services) -> None:
-    """Its operations are below it, the response of its creation is the name alone, and `default` comes with its first content."""
+    """Its operations are below it, the response of its creation is the name alone, and errors name its id."""
     made = services("CreateMetadataStore", parent=PARENT, metadataStoreId="s", metadataStore={"description": "d"})
     assert made.above == f"{PARENT}/metadataStores/s" and made.response == {"name": made.above}
     with pytest.raises(ApiError, match="^Requested entity already exists$"):
@@ -43,6 +43,7 @@ def test_a_metadata_store_is_made_named_and_deleted_as_recorded(services: Servic
     assert (gone.metadata, gone.above) == ("DeleteOperationMetadata", made.above)
     with pytest.raises(ApiError, match="^Requested Metadata Store default not found$"):
         services("ListContexts", parent=STORE)
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default", metadataStore={})
     services("CreateContext", parent=STORE, contextId="c", context={"schemaTitle": "system.Experiment"})
     named = 'in_context("projects/1/locations/us-central1/metadataStores/default/contexts/c")'
     assert services("ListExecutions", parent=STORE, filter=named) == {}

@@ -51,7 +51,7 @@ MODEL_CALLS = {
     # also what an upload's operation says: IAM permissions of Vertex AI, docs.cloud.google.com (2026-05-30)
     "aiplatform.models.get": (
         "GET",
-        rf"{_MODELS}/[^/@:]+@[^/:]+|/v1/projects/[^/]+/locations/[^/]+/(models/[^/]+/)?operations/[0-9]+",
+        rf"{_MODELS}/[^/@:]+@[^/:]+|/v1/projects/[^/]+/locations/[^/]+/((models|metadataStores)/[^/]+/)?operations/[0-9]+",
     ),
     "aiplatform.models.update": ("POST", rf"{_MODELS}/[^/@:]+@[0-9]+:mergeVersionAliases"),
     "aiplatform.models.delete": ("DELETE", rf"{_MODELS}/[^/@:]+(@[0-9]+:deleteVersion)?"),  # of second uploads
