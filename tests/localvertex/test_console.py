@@ -350,8 +350,10 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
             page.locator("main", has_text="onerror").wait_for()
             assert page.evaluate("document.querySelectorAll('img, script:not([src]), iframe, object').length") == 0
         assert page.title() != "hacked"
-    with chromium_page(browser) as page:  # a page in a bucket is shown, and its script does not run
-        answer = page.goto(f"{here.url}/storage/v1/b/hostile/o/evil.html?alt=media")
+    saved = http.get(f"{here.url}/storage/v1/b/hostile/o/evil.html", params={"alt": "media"})
+    assert saved.headers["content-disposition"] == "attachment"
+    with chromium_page(browser) as page:  # at its XML address a page in a bucket is shown, and its script does not run
+        answer = page.goto(f"{here.url}/hostile/evil.html")
         assert answer.status == 200 and answer.headers["content-security-policy"].startswith("sandbox;")
     assert http.get(f"{here.url}/local/v1/status").status_code == 200
 
