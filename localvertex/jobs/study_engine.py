@@ -75,6 +75,7 @@ class StudyEngine:
         for INTEGER, str for CATEGORICAL.
 
         A combination already made is not suggested again while there are others, unless `observationNoise` is HIGH.
+        Where no algorithm is named, the first trial has each parameter's default value or its middle.
 
         Raises:
             StudyExhausted: A grid, or a study with `observationNoise` LOW, has no combination left.
@@ -155,6 +156,8 @@ class StudyEngine:
 
     def _next(self, trial_id: str) -> list[ParameterValue]:
         made, size = self._made, self.space.size
+        if self.algorithm == "ALGORITHM_UNSPECIFIED" and not self.trials:
+            return self.space.assign(lambda dimension: dimension.first)
         if self.algorithm == "GRID_SEARCH":
             while self._walked < (size or 0):
                 found = self.space.combination(self._walked)

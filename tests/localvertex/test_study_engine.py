@@ -393,3 +393,24 @@ def test_vizier_keeps_the_engine_of_a_study(tmp_path: Path, monkeypatch: pytest.
     assert made(tmp_path / "kept", anew=False) == made(tmp_path / "anew", anew=True)
     # To check the study, for its calls, and again after a trial was deleted; else to check it, and for each of four servers.
     assert len(built) == 3 + 5
+
+
+FIRST = [
+    ({"doubleValueSpec": {"minValue": 0.001, "maxValue": 0.1}, "scaleType": "UNIT_LOG_SCALE"}, pytest.approx(0.01)),
+    ({"doubleValueSpec": {"minValue": 2, "maxValue": 4}}, 3.0),
+    ({"integerValueSpec": {"minValue": 4, "maxValue": 128}, "scaleType": "UNIT_LINEAR_SCALE"}, 66),
+    ({"integerValueSpec": {"minValue": 1, "maxValue": 10_000}, "scaleType": "UNIT_LOG_SCALE"}, 100),
+    ({"discreteValueSpec": {"values": [512, 64, 128]}}, 128.0),
+    ({"categoricalValueSpec": {"values": ["sgd", "adam"]}}, "sgd"),
+    ({"doubleValueSpec": {"minValue": 0, "maxValue": 9, "defaultValue": 7}}, 7.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameter", "value"), FIRST)
+def test_the_first_trial_has_the_middle_of_the_space(parameter: dict, value: Any) -> None:
+    """Where no algorithm is named, the first trial has each parameter's default or middle; a random search does not begin there."""
+    parameter = {"parameterId": "one", **parameter}
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": [parameter]}
+    assert StudyEngine(spec, seed=3).suggest("1") == [{"parameterId": "one", "value": value}]
+    drawn = [StudyEngine({**spec, "algorithm": "RANDOM_SEARCH"}, seed=seed).suggest("1")[0]["value"] for seed in range(9)]
+    assert any(one != value for one in drawn)

@@ -104,6 +104,18 @@ class Domain:
         return typed(self.kind, value)
 
     @property
+    def middle(self) -> Value:
+        """The value in the middle: of a number's range on its scale, else of the values in ascending order.
+
+        Of an even number of values it is the higher one (`suggest_default.py` of Google's open source Vizier 0.1.24).
+        """
+        if self.kind in ("CATEGORICAL", "DISCRETE"):
+            return sorted(self.values)[len(self.values) // 2]  # type: ignore[type-var]
+        if self.kind == "INTEGER" and self.scale not in (LOG, REVERSE_LOG):
+            return self.value((self.count or 0) // 2)
+        return self.typed(self.from_unit(0.5))
+
+    @property
     def _decades(self) -> float:
         return math.log(self.high) - math.log(self.low)
 

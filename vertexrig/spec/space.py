@@ -26,11 +26,18 @@ class Dimension(Domain):
         key: Its path, unique in the space: `optimizer[0].momentum` is the first conditional child of `optimizer`.
         id: The parameterId; parameters under conditions that exclude each other may share one.
         children: Conditional parameters, each with the positions of the values of this one that make it active.
+        start: Its `defaultValue`, None if it has none.
     """
 
     key: str = ""
     id: str = ""
     children: tuple[tuple[frozenset[int], Dimension], ...] = ()
+    start: Value | None = None
+
+    @property
+    def first(self) -> Value:
+        """Its value in the first trial of a study that names no algorithm."""
+        return self.middle if self.start is None else self.start
 
     def active(self, value: Value) -> Iterator[Dimension]:
         """Return the conditional parameters that `value` makes active."""
@@ -182,7 +189,9 @@ def _dimension(parameter: written.Parameter, parent: str) -> Dimension:
         raise ConfigError(f"{path}.scaleType {domain.scale} needs a range above 0, and minValue is {domain.low:g}")
     key = f"{parent}.{name}" if parent else name
     children = tuple(_child(child, domain, f"{key}[{i}]") for i, child in enumerate(parameter.children))
-    return Dimension(domain.kind, domain.scale, domain.low, domain.high, domain.values, key, name, children)
+    start = parameter.spec.get("defaultValue")
+    start = domain.typed(start) if domain.holds(start) else None
+    return Dimension(domain.kind, domain.scale, domain.low, domain.high, domain.values, key, name, children, start)
 
 
 def _no_values(parameter: written.Parameter) -> str:
