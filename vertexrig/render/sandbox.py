@@ -115,7 +115,13 @@ def _own_fields(cls: Hashable) -> frozenset[str]:
 
 
 class _Finalized(CodeGenerator):
-    """Leaves out Jinja's call of `escape`: `finalize` already returns Markup."""
+    """Leaves out Jinja's calls of `escape`: `finalize` already returns Markup."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        """Return what a literal in `{{ }}` becomes: Jinja would escape it for HTML before `finalize`."""
+        if isinstance(node, nodes.TemplateData):
+            return super()._output_child_to_const(node, frame, finalize)
+        return str(finalize.const(node.as_const(frame.eval_ctx)))
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         if finalize.src is None or frame.eval_ctx.volatile or not frame.eval_ctx.autoescape:

@@ -274,6 +274,15 @@ def test_template_errors_name_template_and_line(tmp_path: Path, template: str, w
         renderer.render("c")
 
 
+def test_a_literal_is_written_as_any_value(tmp_path: Path) -> None:
+    """A text, number, boolean or none that stands in a template's `{{ }}` becomes JSON, as the value of a variable does."""
+    literals = ("'a: <b & \"c\" # d'", "none", "true", "1e-5", "'A' | lower", "'a' ~ 1", "[1, none]")
+    (tmp_path / "own.yaml.j2").write_text("".join(f"k{n}: {{{{ {one} }}}}\n" for n, one in enumerate(literals)))
+    text = project("templates: .\njobs: {c: {topology: own, machine_type: x}}", folder=tmp_path).render("c").text
+    expected = ['a: <b & "c" # d', None, True, 1e-5, "a", "a1", [1, None]]
+    assert yaml.safe_load(text) == {f"k{n}": value for n, value in enumerate(expected) if value is not None}
+
+
 def test_a_part_that_may_be_missing(tmp_path: Path) -> None:
     """`include … ignore missing` renders without the part, also for a job whose roles are looked up in the template."""
     roles = "{{ chief.machine_type }} {{ worker.machine_type }}"
