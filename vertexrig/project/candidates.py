@@ -52,8 +52,9 @@ def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
     """Return the project with further overrides; an error in one is reported at the candidate."""
     given = (*loaded.overrides, *sets)
     try:
+        # the target of the earlier overrides; `sets` have full paths
         made = config.loads(
-            loaded.text, file=loaded.file, overrides=given, target=str(place[1]), without=loaded.without, env=loaded.env
+            loaded.text, file=loaded.file, overrides=given, target=loaded.target, without=loaded.without, env=loaded.env
         )
     except ConfigError as error:
         ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]

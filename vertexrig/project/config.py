@@ -56,6 +56,7 @@ class Loaded:
         lines: Line of each value that the file gives, by its path of keys.
         given: The override that each value of the command line comes from, by the value's path.
         overrides: All overrides, as they were written.
+        target: The job or sweep that the keys of the overrides were looked up in first; None for none.
         named: True if the user named the file, False if it was searched for.
         text: What the file says.
         without: Entries that were left out, by the paths of their keys.
@@ -68,6 +69,7 @@ class Loaded:
     lines: Mapping[yamltext.RawPath, int]
     given: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    target: str | None = None
     named: bool = False
     text: str = ""
     without: tuple[yamltext.RawPath, ...] = ()
@@ -321,7 +323,9 @@ def loads(
     errors.end()
     # The line of a value that an override has replaced would mislead.
     kept = {path: line for path, line in lines.items() if not _is_overridden(path, given)}
-    loaded = Loaded(project, file, kept, given, tuple(overrides), text=text, without=tuple(without), chosen=chosen)
+    loaded = Loaded(
+        project, file, kept, given, tuple(overrides), target, text=text, without=tuple(without), chosen=chosen
+    )
     for error in _inconsistencies(loaded):
         errors.keep(error)
     errors.end()

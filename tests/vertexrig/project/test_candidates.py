@@ -66,6 +66,15 @@ def test_overrides_by_a_short_key_hold_for_candidates() -> None:
     assert found.project.jobs["train"].args == {"epochs": "7"} and found.project.jobs["train"].strategy == "SPOT"
 
 
+def test_an_override_of_the_project_stays_one_in_candidates() -> None:
+    """Where several jobs are named, `--set labels.team=b` changes the project's labels; it does not change the candidate's own."""
+    several, one = (loaded("strategy: SPOT", "labels.team=b", target=target) for target in (None, "train"))
+    for given, own in ((several, {}), (one, {"team": "b"})):
+        (found,) = candidates.others(given, "train")
+        assert found.project.jobs["train"].labels == given.project.jobs["train"].labels == own
+        assert found.project.labels == given.project.labels
+
+
 def test_a_sweeps_candidate_changes_sweep_and_job() -> None:
     """A key that the sweep has is changed there, any other in the job it runs."""
     (found,) = candidates.others(loaded(), "sweep")
