@@ -81,7 +81,7 @@ def command(
     ready: list[tuple[Prepared, Path]] = []  # the files whose job has no error
     rows = []
     for one in prepared:
-        path = None if output == STDOUT else _write(one, output)
+        path = None if output == STDOUT else _write(one, output)  # None from here on: printed on stdout
         if path is None and format_ == "text":
             say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
@@ -92,7 +92,8 @@ def command(
         show.findings(found, texts=workspace.loaded.texts, info=info)
     else:
         streams.note("not checked")
-    _note_availability(workspace, prepared, names)
+    options_given = [*(["--output", output] if output is not None else []), *(["--run", run_id] if run_id else [])]
+    _note_availability(workspace, prepared, [*names, *options_given])
     lines = creation.commands([pair for pair in ready if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
@@ -133,10 +134,13 @@ def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
     }
 
 
-def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names: Sequence[str]) -> None:
+def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], words: Sequence[object]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
     If there is no newer image, the finding has severity info and is shown only with --info, so this line is printed as well.
+
+    Args:
+        words: The names and options of this `render`, for the command that renders again.
     """
     today = date.today().isoformat()
     past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world
@@ -151,7 +155,7 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
                 keys[pool.keys.get(("image_uri",), ("trainer", "image"))] = None
     if not past:
         return
-    switch = " and ".join(_switches(workspace, names, list(keys)))
+    switch = " and ".join(_switches(workspace, words, list(keys)))
     what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
     dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
     streams.note(
@@ -160,22 +164,22 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
     )
 
 
-def _switches(workspace: Workspace, names: Sequence[str], keys: list[RawPath]) -> Iterator[str]:
+def _switches(workspace: Workspace, words: Sequence[object], keys: list[RawPath]) -> Iterator[str]:
     """Yield what to do so that vertexrig builds the images that the keys of the project file give."""
     loaded = workspace.loaded
     in_file: dict[RawPath, str] = {}  # the line of each key that the project file gives
     for key in keys:
-        given = loaded.origin(key)
-        if isinstance(given, str):
-            changed = re.sub(r"(container\.)?image_uri$", "image", given.partition("=")[0])
-            yield f"replace `--set {shlex.quote(given)}` by `--set {changed}=build`"
+        origin = loaded.origin(key)
+        if isinstance(origin, str):
+            changed = re.sub(r"(container\.)?image_uri$", "image", origin.partition("=")[0])
+            yield f"replace `--set {shlex.quote(origin)}` by `--set {changed}=build`"
         else:
-            in_file[key] = loaded.text.splitlines()[given - 1] if given else ""
+            in_file[key] = loaded.text.splitlines()[origin - 1] if origin else ""
     of_trainer = in_file.get(("trainer", "image")) if len(in_file) == 1 else None
     if of_trainer is not None and "${IMAGE:-" in of_trainer:
         # VERTEXRIG_TYPED: the command that a Makefile was called with
         typed = os.environ.get("VERTEXRIG_TYPED")
-        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *names, environ={"IMAGE": "build"})
+        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *words, environ={"IMAGE": "build"})
         yield f"`{again}`"
     elif of_trainer is not None:
         yield f"write `image: build` in {loaded.file}"

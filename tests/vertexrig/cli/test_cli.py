@@ -309,6 +309,7 @@ def test_the_way_to_an_image_of_ones_own_names_what_gave_the_old_one(
     )
     monkeypatch.setenv("IMAGE", "tf-2.17")
     assert way("b").startswith("`IMAGE=build ") and way("b").count("IMAGE=") == 1
+    assert way("b", "-o", "my.yaml", "--run", "x1").endswith(" render b --output my.yaml --run x1`")
     monkeypatch.setenv("VERTEXRIG_TYPED", 'make b-job SET="args.x=1"')
     assert way("b") == '`IMAGE=build make b-job SET="args.x=1"`'
 
