@@ -31,7 +31,7 @@ def test_the_cost() -> None:
     """The calls of a month that the page calls free are within the free part of its own table, by 1 vCPU and 1 GiB."""
     cpu, memory, calls = said(r"free each month: ([0-9,]+) vCPU-s, ([0-9,]+) GiB-s, (\d+) million requests")
     assert said(
-        "A (thousand) calls a day of (two) seconds each, and a tick every (ten) minutes, stay inside the free part"
+        "A (thousand) calls a day of (two) seconds each, and a tick every (ten) minutes, stay within the free tier"
     )
     month = 31 * (1_000 + 24 * 6)
     assert month * 2 < min(number(cpu), number(memory)) and month < number(calls) * 1_000_000
