@@ -412,5 +412,7 @@ def test_the_first_trial_has_the_middle_of_the_space(parameter: dict, value: Any
     parameter = {"parameterId": "one", **parameter}
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": [parameter]}
     assert StudyEngine(spec, seed=3).suggest("1") == [{"parameterId": "one", "value": value}]
-    drawn = [StudyEngine({**spec, "algorithm": "RANDOM_SEARCH"}, seed=seed).suggest("1")[0]["value"] for seed in range(9)]
+    drawn = [
+        StudyEngine({**spec, "algorithm": "RANDOM_SEARCH"}, seed=seed).suggest("1")[0]["value"] for seed in range(9)
+    ]
     assert any(one != value for one in drawn)

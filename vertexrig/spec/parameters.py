@@ -110,7 +110,7 @@ class Domain:
         Of an even number of values it is the higher one (`suggest_default.py` of Google's open source Vizier 0.1.24).
         """
         if self.kind in ("CATEGORICAL", "DISCRETE"):
-            return sorted(self.values)[len(self.values) // 2]  # type: ignore[type-var]
+            return sorted(self.values)[len(self.values) // 2]
         if self.kind == "INTEGER" and self.scale not in (LOG, REVERSE_LOG):
             return self.value((self.count or 0) // 2)
         return self.typed(self.from_unit(0.5))
