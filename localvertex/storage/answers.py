@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from email.utils import format_datetime
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -45,15 +47,25 @@ class JsonApi(Api):
     async def answer(self, request: Request) -> Response:
         """Return the response to one request, with the headers that the service sends with it."""
         response = await self._cut(request)
-        reads = request.method == "GET" and response.status_code < 300
-        if response.media_type == "application/json":
+        is_json = response.media_type == "application/json"
+        # Of a chunk of bytes the uploads' own server speaks, without the headers of the API.
+        if "upload_id" in request.query_params and not is_json:
+            return response
+        reads = request.method == "GET" and ((is_json and response.status_code < 300) or response.status_code == 304)
+        now = format_datetime(datetime.now(timezone.utc), usegmt=True)
+        if response.status_code in (204, 304):
+            response.headers["content-type"] = "application/json"
+        if is_json:
             response.headers["content-type"] = "application/json; charset=UTF-8"
             tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
             if tag:
                 response.headers["etag"] = tag[1].decode()
-        if reads and response.media_type == "application/json":
+        if reads:
             response.headers["cache-control"] = "private, max-age=0, must-revalidate, no-transform"
-        elif response.media_type != "text/html; charset=UTF-8":
+            response.headers["expires"] = now
+        elif response.media_type == "text/html; charset=UTF-8":
+            response.headers.update({"cache-control": "private, max-age=0", "expires": now})
+        else:
             response.headers.setdefault("cache-control", "no-cache, no-store, max-age=0, must-revalidate")
             response.headers.update({"pragma": "no-cache", "expires": "Mon, 01 Jan 1990 00:00:00 GMT"})
         response.headers["vary"] = "Origin, X-Origin"

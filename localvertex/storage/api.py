@@ -191,13 +191,15 @@ class StorageApi:
     async def insert_notification(self, request: Request, values: Values) -> Response:
         """notifications.insert."""
         sent = whole(writable(await read_json(request), NOTIFICATION_FIELDS))
-        if not re.fullmatch(r"//pubsub\.googleapis\.com/projects/[^/]+/topics/[^/]+", str(sent.get("topic"))):
+        # The service puts its own address before a topic's name (k8s-config-connector's recording of 2024-04).
+        topic = re.sub(r"\A(?=projects/)", "//pubsub.googleapis.com/", str(sent.get("topic")))
+        if not re.fullmatch(r"//pubsub\.googleapis\.com/projects/[^/]+/topics/[^/]+", topic):
             raise invalid(
                 "Invalid Google Cloud Pub/Sub topic. It should look like '//pubsub.googleapis.com/projects/*/topics/*'."
             )
         if sent.get("payload_format") not in ("JSON_API_V1", "NONE"):
             raise invalid("You must specify a payload format. Valid values are 'JSON_API_V1' and 'NONE'.")
-        made = await in_thread(self.store.add_notification, values["bucket"], sent)
+        made = await in_thread(self.store.add_notification, values["bucket"], {**sent, "topic": topic})
         return JSONResponse(self._notification(request, values["bucket"], made))
 
     def _notification(self, request: Request, bucket: str, own: Json) -> Json:

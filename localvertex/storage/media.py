@@ -69,7 +69,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 def check_etag(request: Request, found: Object) -> None:
     """Raise 412 or 304 as If-Match and If-None-Match ask."""
-    own = {etag(found.generation, found.metageneration), "*"} | ({xml_etag(found.md5)} if found.md5 else set())
+    own = {etag(found.generation, found.metageneration), xml_etag(found), "*"}
     for header, code, wanted in (("if-match", 412, True), ("if-none-match", 304, False)):
         text = request.headers.get(header)
         if text is None:
@@ -79,8 +79,16 @@ def check_etag(request: Request, found: Object) -> None:
             raise ApiError(code, MESSAGE)
 
 
-def xml_etag(md5: str) -> str:
-    """Return the tag that the XML API gives an object with an MD5."""
+def xml_etag(o: Object) -> str:
+    """Return the tag that the XML API gives an object: its MD5, or, without one, that of the JSON API after a dash.
+
+    Source: https://cloud.google.com/storage/docs/xml-api/reference-headers (ETag), read 2026-11-28
+    """
+    return md5_tag(o.md5) if o.md5 else f"-{etag(o.generation, o.metageneration)}"
+
+
+def md5_tag(md5: str) -> str:
+    """Return the tag of bytes that have an MD5."""
     return base64.b64decode(md5).hex()
 
 
@@ -100,7 +108,6 @@ def download_headers(found: Object) -> dict[str, str]:
         "Content-Disposition": "attachment",
         "ETag": etag(found.generation, found.metageneration),
         "Last-Modified": format_datetime(stored, usegmt=True),
-        "Accept-Ranges": "bytes",
         "X-Goog-Generation": str(found.generation),
         "X-Goog-Metageneration": str(found.metageneration),
         "X-Goog-Hash": ",".join(sums),

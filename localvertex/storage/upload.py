@@ -29,7 +29,7 @@ from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Upload
 
 MULTIPLE = 256 * 1024
-"""Every chunk but the last must be a multiple of this many bytes."""
+"""Every chunk but the last must have this many bytes or more, of which a multiple is kept (index ids 57929717713, 63116234826)."""
 
 # As the service documents.
 LIFETIME = 7 * 86400
@@ -39,6 +39,10 @@ MOST_CANCELLED = 10_000
 """Most ids of cancelled uploads that are remembered."""
 
 Values = Mapping[str, str]
+
+
+class RefusedBytesError(ApiError):
+    """A request to an upload's address that is refused because of its bytes or its Content-Range: an answer in plain text."""
 
 
 class ContentRange(NamedTuple):
@@ -66,18 +70,17 @@ def content_range(header: str | None) -> ContentRange | None:
     # `bytes 0-99/200`, `bytes 0-99/*` where the size is not known yet, `bytes 0-*/*` for all the rest (Node's client), `bytes */200` to
     # ask how far it is.
     match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19}|\*)|\*)/(\d{1,19}|\*)", header.strip())
+    unreadable = RefusedBytesError(400, "Failed to parse Content-Range header.")
     if match is None:
-        raise invalid("Failed to parse Content-Range header.")
+        raise unreadable
     first, last, size = match.groups()
     total = None if size == "*" else int(size)
     if first is None:
         return ContentRange(None, None, total)
     end = total if last == "*" else int(last) + 1
     # Of all the rest nothing may be left.
-    if end is not None and end < int(first) + (last != "*"):
-        raise invalid("Failed to parse Content-Range header.")
-    if end is not None and total is not None and end > total:
-        raise invalid(f"Content-Range {header[:80]!r} ends after the size of the object.")
+    if end is not None and (end < int(first) + (last != "*") or (total is not None and end > total)):
+        raise unreadable
     return ContentRange(int(first), end, total)
 
 
@@ -187,6 +190,12 @@ class Uploads:
 
     async def send(self, request: Request, values: Values) -> Response:
         """Receive a chunk, or answer how many bytes have arrived."""
+        try:
+            return await self._receive(request, values)
+        except RefusedBytesError as error:
+            return Response(error.message, error.code, media_type="text/plain; charset=utf-8")
+
+    async def _receive(self, request: Request, values: Values) -> Response:
         upload_id = request.query_params.get("upload_id", "")
         lock = self._locks.setdefault(upload_id, asyncio.Lock())
         # A client that has lost an answer sends a chunk again while the first one may still be written.
@@ -194,34 +203,30 @@ class Uploads:
             upload = await self._upload(request, values)
             if upload.generation is not None:
                 return await self._finished(request, upload)
-            try:
-                chunk = content_range(request.headers.get("content-range"))
-            except ApiError as error:
-                return Response(error.message, error.code, media_type="text/html; charset=UTF-8")
+            chunk = content_range(request.headers.get("content-range"))
             if chunk is not None and chunk.start is None and await has_body(request):
-                raise invalid("Client sent query request with a non-empty body.")
+                raise RefusedBytesError(400, "Client sent query request with a non-empty body.")
             if chunk is None:
                 # Without a Content-Range the body is the whole object, from its first byte.
                 upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
             total = chunk.total
             # A chunk that leaves a gap after the stored bytes is refused.
             if chunk.start is not None and chunk.start > upload.received:
-                message = f"Invalid request. According to the Content-Range header, the upload offset is {chunk.start} byte(s), which exceeds already uploaded size of {upload.received} byte(s)."
-                raise ApiError(503, message)
+                message = f"Invalid request.  According to the Content-Range header, the upload offset is {chunk.start} byte(s), which exceeds already uploaded size of {upload.received} byte(s)."
+                raise RefusedBytesError(503, message)
             if chunk.start is not None:
                 upload = await self._take(request, upload, chunk.start, chunk)
                 # All the rest has arrived.
                 if chunk.end is None:
                     total = upload.received
-            if total is not None and upload.received > total:
-                raise invalid(f"The upload has {upload.received} bytes, more than its size of {total}.")
+            # Also where more has arrived than the client says (Java's tests against the service, scenario 2).
             if upload.received != total:
                 return self._incomplete(request, upload)
             return await self._finish(request, upload)
 
     def _incomplete(self, request: Request, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
-        headers |= {"X-GUploader-UploadID": upload.id}
+        headers |= {"X-GUploader-UploadID": upload.id, "Content-Type": "text/plain; charset=utf-8"}
         # 308 is "Resume Incomplete" here, not a redirect. Go's client asks for a status that its HTTP library takes for no redirect.
         if request.headers.get("x-guploader-no-308") == "yes":
             return capitalised(200, {**headers, "X-HTTP-Status-Code-Override": "308"})
@@ -232,8 +237,10 @@ class Uploads:
         if chunk.end is not None and chunk.end <= upload.received:
             return upload
         length = None if chunk.end is None else chunk.end - start
-        if length is not None and length % MULTIPLE and chunk.end != chunk.total:
-            raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
+        is_last = length is None or chunk.end == chunk.total
+        if length is not None and length < MULTIPLE and not is_last:
+            message = f"Invalid request.  The number of bytes uploaded is required to be equal or greater than {MULTIPLE}, except for the final request (it's recommended to be the exact multiple of {MULTIPLE}).  The received request contained {length} bytes, which does not meet this requirement."
+            raise RefusedBytesError(400, message)
         with self.path(upload).open("r+b") as out:
             # Bytes that were not acknowledged are of a chunk that a crash cut off.
             await in_thread(out.truncate, upload.received)
@@ -246,10 +253,12 @@ class Uploads:
                 arrived = os.fstat(out.fileno()).st_size
                 # A body longer than its Content-Range is not kept: which bytes are right is unknown.
                 if chunk.end is None or arrived <= chunk.end:
-                    upload = replace(upload, received=arrived)
+                    kept = arrived if is_last else arrived - arrived % MULTIPLE
+                    upload = replace(upload, received=kept)
                     await in_thread(self.store.records.save_upload, upload)
         if length is not None and size != length:
-            raise invalid(f"The body has {size} bytes, and its Content-Range says {length}.")
+            message = f"Invalid request.  There were {size} byte(s) in the request body.  There should have been {length} byte(s) (starting at offset {start} and ending at offset {start + length - 1}) according to the Content-Range header."
+            raise RefusedBytesError(400, message)
         return upload
 
     async def _finish(self, request: Request, upload: Upload) -> Response:

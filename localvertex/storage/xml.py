@@ -18,7 +18,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from localvertex.http import Api, ApiError, Json, endpoint, in_thread, invalid, position_of_token, query_int, read_body
+from localvertex.http import (
+    Api,
+    ApiError,
+    Json,
+    endpoint,
+    in_thread,
+    invalid,
+    position_of_token,
+    query_int,
+    read_body,
+    token_of,
+)
 from localvertex.storage import media
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.names import base, object_of
@@ -74,15 +85,20 @@ class XmlApi(Api):
             del response.headers["x-goog-hash"]
             for one in sums:  # a header each
                 response.headers.append("x-goog-hash", one)
-            if sums[-1].startswith("md5="):
-                response.headers["etag"] = f'"{media.xml_etag(sums[-1][4:])}"'
         return response
 
     async def get(self, request: Request, values: Values) -> Response:
         """Send an object, as a page that a browser shows unless it says otherwise."""
-        response = await media.download(self.store, request, values)
+        try:
+            response = await media.download(self.store, request, values)
+        except ApiError as error:
+            if error.code == 416:  # its details are the range alone
+                error.message = request.headers["range"]
+            raise
         found = await in_thread(self.store.find, *object_of(values))
         own = found.meta if found is not None else {}
+        if found is not None:
+            response.headers.update({"etag": f'"{media.xml_etag(found)}"', "accept-ranges": "bytes"})
         if "contentDisposition" not in own:
             del response.headers["content-disposition"]
         public = any(one["entity"] == "allUsers" for one in own.get("acl", []))
@@ -130,14 +146,18 @@ class XmlApi(Api):
             limit=min(query_int(request, "max-keys", default=1000), 1000),
         )
         page = await in_thread(self.store.list, values["bucket"], query)
+        names = {"Name": values["bucket"], "Prefix": query.prefix}
+        if asked.get("list-type") == "2":
+            names |= {"StartAfter": asked["start-after"]} if asked.get("start-after") else {}
+            names |= {"KeyCount": str(len(page.items) + len(page.prefixes)), "MaxKeys": str(query.limit)}
+            names |= {"NextContinuationToken": token_of(page.token)} if page.token else {}
+        else:
+            names |= {"Marker": asked.get("marker", "")} | ({"NextMarker": page.token} if page.token else {})
+        names |= {"Delimiter": query.delimiter} if query.delimiter else {}
+        head = _elements({**names, "IsTruncated": str(bool(page.token)).lower()})
         items = [await in_thread(self.store.digested, one) for one in page.items]
         inner = "".join(map(_entry, items))
         inner += "".join(f"<CommonPrefixes><Prefix>{markup(one)}</Prefix></CommonPrefixes>" for one in page.prefixes)
-        more = f"<NextMarker>{markup(page.token)}</NextMarker>" if page.token else ""
-        version2 = asked.get("list-type") == "2"
-        marker = "" if version2 else f"<Marker>{markup(asked.get('marker', ''))}</Marker>"
-        head = f"<Name>{values['bucket']}</Name><Prefix>{markup(query.prefix)}</Prefix>{marker}{more}"
-        head += f"<IsTruncated>{str(bool(page.token)).lower()}</IsTruncated>"
         return _xml(f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>")
 
     async def put(self, request: Request, values: Values) -> Response:
@@ -157,7 +177,8 @@ class XmlApi(Api):
                 with path.open("rb") as stored:
                     md5, crc32c = await in_thread(digests, stored.fileno())
                 path.replace(part)
-                return Response(headers={"X-Goog-Hash": f"crc32c={crc32c},md5={md5}"})
+                tag = f'"{media.md5_tag(md5)}"'
+                return Response(headers={"ETag": tag, "X-Goog-Hash": f"crc32c={crc32c},md5={md5}"})
             kept, expected = _conditions(request), media.expected(request, {})
             where = object_of(values)
             made = await in_thread(self.store.put, *where, path, _meta(request), kept, expect=expected)
@@ -200,7 +221,7 @@ class XmlApi(Api):
         meta = dict(upload.meta)
         made = await in_thread(self.store.put, upload.bucket, upload.name, whole, meta, components=len(paths))
         await in_thread(self._drop, upload.id)
-        inner = f'<Bucket>{made.bucket}</Bucket><Key>{markup(made.name)}</Key><ETag>"{made.generation}"</ETag>'
+        inner = f'<Bucket>{made.bucket}</Bucket><Key>{markup(made.name)}</Key><ETag>"{media.xml_etag(made)}"</ETag>'
         result = "CompleteMultipartUploadResult"
         return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>", 200, _made(made))
 
@@ -240,18 +261,24 @@ def _xml(body: str, status: int = 200, headers: Mapping[str, str] | None = None)
     return Response(body or None, status, dict(headers or {}), media_type="application/xml; charset=UTF-8")
 
 
+def _elements(texts: Mapping[str, str]) -> str:
+    """Return elements by their names; one without text is closed at once."""
+    return "".join(f"<{name}>{markup(text)}</{name}>" if text else f"<{name}/>" for name, text in texts.items())
+
+
 def _entry(o: Object) -> str:
-    tag = media.xml_etag(o.md5) if o.md5 else f"{o.generation}"
     texts = {
-        "Key": markup(o.name), "Generation": o.generation, "MetaGeneration": o.metageneration,
-        "LastModified": time_text(o.created), "ETag": f'"{tag}"', "Size": o.stamp.size,
+        "Key": o.name, "Generation": str(o.generation), "MetaGeneration": str(o.metageneration),
+        "LastModified": time_text(o.created),
     }  # fmt: skip
-    return f"<Contents>{''.join(f'<{name}>{text}</{name}>' for name, text in texts.items())}</Contents>"
+    # The tag's quotes are written as they are.
+    return f'<Contents>{_elements(texts)}<ETag>"{media.xml_etag(o)}"</ETag><Size>{o.stamp.size}</Size></Contents>'
 
 
 def _made(o: Object) -> dict[str, str]:
     kept = ("X-Goog-Generation", "X-Goog-Metageneration", "X-Goog-Hash", "X-Goog-Stored-Content-Length")
-    return {key: value for key, value in media.download_headers(o).items() if key in kept}
+    shown = {key: value for key, value in media.download_headers(o).items() if key in kept}
+    return {"ETag": f'"{media.xml_etag(o)}"', **shown}
 
 
 def _meta(request: Request) -> Json:

@@ -153,7 +153,33 @@ def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
     client.post("/storage/v1/b/bkt/o/shown/acl", json={"entity": "allUsers", "role": "READER"})
     assert client.head("/bkt/shown").headers["cache-control"] == "public, max-age=3600"
     assert "<Marker>a</Marker>" in client.get("/bkt?marker=a").text
-    assert "<Marker>" not in client.get("/bkt?list-type=2").text
+    assert "<Marker" not in client.get("/bkt?list-type=2").text
+    assert "<Name>bkt</Name><Prefix/><Marker/>" in client.get("/bkt").text
+
+
+def test_a_listing_of_the_second_version_has_tokens(client: httpx.Client) -> None:
+    """It counts its names, and the next page begins at its token."""
+    for name in ("two/a", "two/b/c", "two/d"):
+        client.put(f"/bkt/{name}", content=b"x")
+    asked = {"list-type": "2", "prefix": "two/", "delimiter": "/", "max-keys": 2}
+    page = client.get("/bkt", params=asked).text
+    assert "<Prefix>two/</Prefix><KeyCount>2</KeyCount><MaxKeys>2</MaxKeys>" in page and "<Delimiter>/<" in page
+    token = re.search(r"<NextContinuationToken>([^<]+)<", page)
+    assert token and "NextMarker" not in page
+    rest = client.get("/bkt", params={**asked, "continuation-token": token[1]}).text
+    assert re.findall(r"<Key>([^<]+)", rest) == ["two/d"] and "<IsTruncated>false<" in rest
+
+
+def test_tags_and_a_range_that_is_not_there(client: httpx.Client) -> None:
+    """A composite object's tag is the JSON API's after a dash; a part of an object has the tag of all; a range is repeated."""
+    client.put("/bkt/one", content=b"hello")
+    made = client.post("/storage/v1/b/bkt/o/both/compose", json={"sourceObjects": [{"name": "one"}]}).json()
+    assert client.get("/bkt/both").headers["etag"] == f'"-{made["etag"]}"'
+    assert f'<ETag>"-{made["etag"]}"</ETag>' in client.get("/bkt?prefix=both").text
+    part = client.get("/bkt/one", headers={"Range": "bytes=0-1"})
+    assert (part.status_code, part.headers["etag"]) == (206, '"5d41402abc4b2a76b9719d911017c592"')
+    missed = client.get("/bkt/one", headers={"Range": "bytes=99-"})
+    assert code(missed) == (416, "InvalidRange") and "<Details>bytes=99-</Details>" in missed.text
 
 
 def test_a_form_needs_a_policy(client: httpx.Client) -> None:
