@@ -230,7 +230,7 @@ def make_bucket(here: RunningServer, name: str) -> bool:
         ServiceError: The name is not one a bucket may have, or the server does not answer.
     """
     try:
-        request(here, "POST", "/storage/v1/b", {"name": name})
+        request(here, "POST", "/storage/v1/b?project=local", {"name": name})
     except ServiceError as error:
         if error.status == 409:
             return False

@@ -27,6 +27,8 @@ from localvertex.storage.conditions import Conditions, whole_number
 from localvertex.storage.names import base, conditions, glob, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
+    EVENTS,
+    LAST_NOTIFICATION,
     NOTIFICATION_FIELDS,
     NOTIFICATIONS,
     OBJECT_FIELDS,
@@ -65,6 +67,12 @@ def _limit(request: Request) -> int:
     return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
 
 
+def _check_project(request: Request) -> None:
+    """Raise a 400 for a request that names no project."""
+    if not request.query_params.get("project"):
+        raise missing_parameter("project")
+
+
 def _next(name: str) -> Json:
     return {"nextPageToken": token_of(name)} if name else {}
 
@@ -101,7 +109,7 @@ async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     return changed
 
 
-_FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICATIONS)
+_FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICATIONS, LAST_NOTIFICATION)
 """Fields of a bucket that an update leaves as they are."""
 
 
@@ -125,6 +133,7 @@ class StorageApi:
 
     async def list_buckets(self, request: Request, values: Values) -> Response:
         """buckets.list."""
+        _check_project(request)
         prefix = request.query_params.get("prefix", "")
         found, token = await in_thread(self.store.buckets, prefix, _after(request), _limit(request))
         items = [bucket_resource(bucket, base(request)) for bucket in found]
@@ -132,6 +141,7 @@ class StorageApi:
 
     async def insert_bucket(self, request: Request, values: Values) -> Response:
         """buckets.insert."""
+        _check_project(request)
         body = await read_json(request)
         name = body.get("name")
         if not isinstance(name, str) or not name:
@@ -195,16 +205,22 @@ class StorageApi:
         topic = re.sub(r"\A(?=projects/)", "//pubsub.googleapis.com/", str(sent.get("topic")))
         if not re.fullmatch(r"//pubsub\.googleapis\.com/projects/[^/]+/topics/[^/]+", topic):
             raise invalid(
-                "Invalid Google Cloud Pub/Sub topic. It should look like '//pubsub.googleapis.com/projects/*/topics/*'."
+                "Invalid Google Cloud Pub/Sub topic. It should look like '//pubsub.googleapis.com/projects/*/topics/*.'"
             )
         if sent.get("payload_format") not in ("JSON_API_V1", "NONE"):
             raise invalid("You must specify a payload format. Valid values are 'JSON_API_V1' and 'NONE'.")
-        made = await in_thread(self.store.add_notification, values["bucket"], {**sent, "topic": topic})
+        # In the service's order; an event that it does not know is left out.
+        asked = sent.pop("event_types", [])
+        events = [one for one in EVENTS if one in asked]
+        sent |= {"topic": topic, **({"event_types": events} if events else {})}
+        made = await in_thread(self.store.add_notification, values["bucket"], sent)
         return JSONResponse(self._notification(request, values["bucket"], made))
 
     def _notification(self, request: Request, bucket: str, own: Json) -> Json:
         link = f"{base(request)}/storage/v1/b/{bucket}/notificationConfigs/{own['id']}"
-        return {"kind": "storage#notification", "selfLink": link, **own}
+        shown = {key: own[key] for key in ("id", "topic", "custom_attributes", "etag", "event_types") if own.get(key)}
+        shown |= {key: own[key] for key in ("object_name_prefix", "payload_format") if own.get(key)}
+        return {"kind": "storage#notification", "selfLink": link, **shown}
 
     async def list_notifications(self, request: Request, values: Values) -> Response:
         """notifications.list."""
@@ -393,7 +409,6 @@ class StorageApi:
             *source_name,
             conditions(request, source=True),
             whole_number(request.query_params, "sourceGeneration"),
-            reading=False,
         )
         if meta is not None and "contentType" not in meta and "contentType" in source.meta:
             meta["contentType"] = source.meta["contentType"]
@@ -415,7 +430,7 @@ class StorageApi:
         """objects.move."""
         where = object_of(values)
         to = object_of(values, name="to_object")
-        source = await in_thread(self.store.get, *where, conditions(request, source=True), reading=False)
+        source = await in_thread(self.store.get, *where, conditions(request, source=True))
         return await self._answer(request, await in_thread(self.store.move, source, to.name, conditions(request)))
 
     async def compose_object(self, request: Request, values: Values) -> Response:
@@ -444,7 +459,7 @@ class StorageApi:
             raise invalid("Expected 'objectPreconditions' to be an object.")
         where = object_of({"bucket": bucket, "object": item["name"]})
         wanted = whole_number(item, "generation")
-        return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
+        return await in_thread(self.store.get, *where, Conditions.of(required), wanted)
 
     def table(self) -> list[Endpoint]:
         """Return the routes below `/storage`."""

@@ -41,8 +41,8 @@ class Conditions:
             whole_number(values, f"{start}MetagenerationNotMatch"),
         )
 
-    def check(self, generation: int | None, metageneration: int | None, *, reading: bool = False) -> None:
-        """Raise 412, or 304 for a failed "not match" of a read; `generation` None means there is no live object."""
+    def check(self, generation: int | None, metageneration: int | None) -> None:
+        """Raise 412, or 304 for a failed "not match", of a write too; `generation` None means there is no live object."""
         live = generation or 0
         if self.generation_match is not None and self.generation_match != live:
             raise ApiError(412, MESSAGE)
@@ -52,8 +52,8 @@ class Conditions:
             self.metageneration_not_match is not None and self.metageneration_not_match == (metageneration or 0)
         )
         if unchanged:
-            # A reading client learns that its copy is current; a write is refused.
-            raise ApiError(304 if reading else 412, MESSAGE)
+            # Also of a write, which is not made (fireemu's recording of an upload, zig-gcp's of a bucket's PATCH).
+            raise ApiError(304, MESSAGE)
 
 
 def whole_number(values: Mapping[str, object], name: str) -> int | None:

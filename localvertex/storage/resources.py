@@ -52,6 +52,8 @@ CLASSES = (
 """Storage classes (https://cloud.google.com/storage/docs/storage-classes); the last three are older names."""
 NOTIFICATIONS = "_notifications"
 """Where a bucket's fields keep its notifications, which a client does not see as a field."""
+LAST_NOTIFICATION = "_last_notification"
+"""Where they keep the number of the newest one."""
 ROLES = ("OWNER", "READER", "WRITER")
 _ENTITY = re.compile(r"allUsers|allAuthenticatedUsers|(?:user|group|domain)-\S+|project-(?:owners|editors|viewers)-\S+")
 
@@ -97,13 +99,14 @@ _MAP: Rule = (_is_map, "a map of strings")
 _BOOLEAN: Rule = (lambda value: isinstance(value, bool), "a boolean")
 _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
 
-_EVENTS = ("OBJECT_FINALIZE", "OBJECT_METADATA_UPDATE", "OBJECT_DELETE", "OBJECT_ARCHIVE")
+EVENTS = ("OBJECT_FINALIZE", "OBJECT_METADATA_UPDATE", "OBJECT_DELETE", "OBJECT_ARCHIVE", "OBJECT_INITIALIZE")
+"""Of a notification, in the order in which they are shown."""
 NOTIFICATION_FIELDS: Rules = {
     **dict.fromkeys(("topic", "payload_format", "object_name_prefix"), _TEXT),
     "custom_attributes": _MAP,
     "event_types": (
-        lambda value: isinstance(value, list) and all(one in _EVENTS for one in value),
-        "a list of " + ", ".join(_EVENTS),
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        "a list of " + ", ".join(EVENTS),
     ),
 }
 _CLASS: Rule = (lambda value: value in CLASSES, "")
@@ -382,7 +385,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "updated": time_text(bucket.updated),
         "softDeletePolicy": {**SOFT_DELETE, "effectiveTime": time_text(bucket.created)},
         **({} if kind == "region" else {"rpo": "DEFAULT"}),
-        **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl", NOTIFICATIONS)},
+        **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl") and key[0] != "_"},
         "iamConfiguration": {**access, "bucketPolicyOnly": uniform, "uniformBucketLevelAccess": uniform},
         # After the client's fields: it may have sent the location in lower case.
         "location": location,

@@ -51,6 +51,8 @@ class NoBucketError(ApiError):
     """A bucket that is not there, which the XML API tells from an object."""
 
 
+MOST_NOTIFICATIONS = 10
+"""Of one event of a bucket."""
 _MISSED_KEPT = 100
 """Most names of missing buckets that are kept."""
 
@@ -89,7 +91,7 @@ class ObjectStore:
             self.records.save_bucket(bucket)
         return bucket
 
-    def bucket(self, name: str, conditions: Conditions = ANY, *, reading: bool = True) -> Bucket:
+    def bucket(self, name: str, conditions: Conditions = ANY) -> Bucket:
         """Return a bucket, 404 if there is none. Every folder below `gs` with a valid name is a bucket."""
         with self.records.database.transaction():
             if not self.files.has_bucket(name):
@@ -103,7 +105,7 @@ class ObjectStore:
                 now = self.records.tick()
                 bucket = Bucket(name, 1, now, now)
                 self.records.save_bucket(bucket)
-        conditions.check(None, bucket.metageneration, reading=reading)
+        conditions.check(None, bucket.metageneration)
         return bucket
 
     def absent(self, run: str = "") -> list[str]:
@@ -121,7 +123,7 @@ class ObjectStore:
     def change_bucket(self, name: str, change: Callable[[Json], Json], conditions: Conditions = ANY) -> Bucket:
         """Replace a bucket's writable fields by `change` of them."""
         with self.records.database.transaction():
-            old = self.bucket(name, conditions, reading=False)
+            old = self.bucket(name, conditions)
             now = self.records.tick()
             meta = resources.settled(change(old.meta), old.meta, now)
             if meta == old.meta:
@@ -133,7 +135,7 @@ class ObjectStore:
     def delete_bucket(self, name: str, conditions: Conditions = ANY) -> None:
         """Delete an empty bucket; 409 if it holds objects."""
         with self.records.database.transaction():
-            self.bucket(name, conditions, reading=False)
+            self.bucket(name, conditions)
             if self.list(name, Query(limit=1)).items:
                 raise ApiError(409, "The bucket you tried to delete is not empty.")
             remove_empty(self.files.bucket(name))
@@ -175,22 +177,20 @@ class ObjectStore:
             return self.policy(name)
 
     def add_notification(self, name: str, sent: Json) -> Json:
-        """Keep a notification of a bucket; 400 where another one has its topic, prefix and events."""
+        """Keep a notification of a bucket; 400 for one event of too many (zig-gcp's recording of 2026-10-01)."""
         with self.records.database.transaction():
             bucket = self.bucket(name)
             present = bucket.meta.get(resources.NOTIFICATIONS, [])
-            for one in present:
-                prefix, other = (each.get("object_name_prefix", "") for each in (sent, one))
-                events, others = (set(each.get("event_types") or ["(all)"]) for each in (sent, one))
-                alike = "(all)" in events | others or events & others
-                nested = prefix.startswith(other) or other.startswith(prefix)
-                if one["topic"] == sent["topic"] and alike and nested:
-                    message = "Overlapping notification configurations. New notification prefix and event types overlap with existing notification config"
-                    raise invalid(f"{message} '{one['id']}' with prefix {other or '(all)'}.")
-            number = str(max((int(one["id"]) for one in present), default=0) + 1)
+            for event in sent.get("event_types") or resources.EVENTS:
+                if sum(event in (one.get("event_types") or [event]) for one in present) >= MOST_NOTIFICATIONS:
+                    raise invalid(f"Too many overlapping notifications. The maximum is {MOST_NOTIFICATIONS}.")
+            # A number is never given again.
+            last = max(bucket.meta.get(resources.LAST_NOTIFICATION, 0), *(int(one["id"]) for one in present), 0)
+            number = str(last + 1)
             made = {**sent, "id": number, "etag": number}
+            own = {resources.NOTIFICATIONS: [*present, made], resources.LAST_NOTIFICATION: last + 1}
             # Not a change of the bucket itself.
-            self.records.save_bucket(replace(bucket, meta={**bucket.meta, resources.NOTIFICATIONS: [*present, made]}))
+            self.records.save_bucket(replace(bucket, meta={**bucket.meta, **own}))
         return made
 
     def notification(self, name: str, number: str) -> Json:
@@ -198,7 +198,7 @@ class ObjectStore:
         for one in self.bucket(name).meta.get(resources.NOTIFICATIONS, []):
             if one["id"] == number:
                 return dict(one)
-        raise not_found(f"notificationConfigs/{number[:80]} not found")
+        raise not_found("The requested resource was not found.")
 
     def delete_notification(self, name: str, number: str) -> None:
         """Forget a notification of a bucket."""
@@ -237,15 +237,13 @@ class ObjectStore:
         name: str,
         conditions: Conditions = ANY,
         generation: int | None = None,
-        *,
-        reading: bool = True,
     ) -> Object:
         """Return the live object; 404 if there is none, or not of `generation`."""
         self.bucket(bucket)
         found = self.find(bucket, name)
         if found is None or generation not in (None, found.generation):
             raise not_found(f"No such object: {bucket}/{name}")
-        conditions.check(found.generation, found.metageneration, reading=reading)
+        conditions.check(found.generation, found.metageneration)
         return found
 
     def digested(self, o: Object) -> Object:
@@ -340,7 +338,7 @@ class ObjectStore:
     ) -> Object:
         """Replace an object's writable fields by `change` of them."""
         with self.records.database.transaction():
-            old = self.get(bucket, name, conditions, generation, reading=False)
+            old = self.get(bucket, name, conditions, generation)
             kept = ("retentionExpirationTime", "storageClass")
             meta = {k: v for k, v in old.meta.items() if k in kept} | change(old.meta)
             if resources.moment(meta.get("customTime")) < resources.moment(old.meta.get("customTime")):
@@ -351,7 +349,7 @@ class ObjectStore:
     def delete(self, bucket: str, name: str, conditions: Conditions = ANY, generation: int | None = None) -> None:
         """Delete the live object; 404 if there is none."""
         with self.records.database.transaction():
-            old = self.get(bucket, name, conditions, generation, reading=False)
+            old = self.get(bucket, name, conditions, generation)
             _check_free(old, self.bucket(bucket).meta)
             self.files.remove(bucket, name, odd=old.odd)
             self.records.drop_object(bucket, name)

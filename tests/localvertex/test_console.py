@@ -334,7 +334,7 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
     """Markup in names, labels, parameters, log lines, objects, schedules and errors is shown as it is, and does nothing."""
     made = api.create(job(pool(f"print({IMG!r}); raise SystemExit({IMG!r})")), name=f"job {IMG}")
     api.wait(made["name"])
-    assert http.post(f"{here.url}/storage/v1/b", json={"name": "hostile"}).status_code == 200
+    assert http.post(f"{here.url}/storage/v1/b?project=p", json={"name": "hostile"}).status_code == 200
     evil = "<script>fetch('/local/v1/stop', {method: 'POST'})</script>"
     upload = f"{here.url}/upload/storage/v1/b/hostile/o?uploadType=media&name="
     assert http.post(f"{upload}{IMG}", content=b"x").status_code == 200

@@ -32,7 +32,10 @@ def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -
     """By its real name each served API is answered here, over TLS that the client verifies."""
     jobs = f"https://{AIPLATFORM}/v1/projects/my-project/locations/us-central1/customJobs"
     assert front_client.get(jobs).json() == {}
-    assert front_client.post("https://storage.googleapis.com/storage/v1/b", json={"name": "named"}).status_code == 200
+    assert (
+        front_client.post("https://storage.googleapis.com/storage/v1/b?project=p", json={"name": "named"}).status_code
+        == 200
+    )
     sent = front_client.post(
         "https://www.googleapis.com/upload/storage/v1/b/named/o?uploadType=media&name=a/b", data=b"0123456789"
     )

@@ -81,7 +81,7 @@ def test_half_of_anything_holds_nothing_up(here: RunningServer, front_client: re
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
         while plain.recv(100):  # a TLS alert, and the end
             pass
-        assert front_client.get("https://storage.googleapis.com/storage/v1/b").status_code == 200
+        assert front_client.get("https://storage.googleapis.com/storage/v1/b?project=p").status_code == 200
 
 
 def test_a_busy_server_refuses_no_whole_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_thousand_connections(here: RunningServer, front_client: requests.Sess
         many = [stack.enter_context(socket.create_connection(("127.0.0.1", here.front_port))) for _ in range(1010)]
         many[-1].settimeout(30)
         assert many[-1].recv(100).startswith(b"HTTP/1.1 503 ")
-    answers = {front_client.get("https://storage.googleapis.com/storage/v1/b").status_code for _ in range(3)}
+    answers = {front_client.get("https://storage.googleapis.com/storage/v1/b?project=p").status_code for _ in range(3)}
     assert answers == {200}
     assert server.call(here, "GET", "/v1/made")["noted"][
         f"refused: more than 900 connections of the user with id {os.geteuid()} are open"
@@ -180,7 +180,7 @@ def test_a_client_that_does_not_trust_us(here: RunningServer, front_client: requ
     """A client that knows another authority ends the handshake; that is noted, and others are answered."""
     with pytest.raises(ssl.SSLCertVerificationError):
         tunnel(here, AIPLATFORM, ssl.create_default_context(cafile=certifi.where()))
-    assert front_client.get("https://storage.googleapis.com/storage/v1/b").status_code == 200
+    assert front_client.get("https://storage.googleapis.com/storage/v1/b?project=p").status_code == 200
     noted = server.call(here, "GET", "/v1/made")["noted"]
     assert [what for what in noted if what.startswith("refused: the TLS handshake failed: ")]
 

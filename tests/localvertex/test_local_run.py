@@ -406,7 +406,7 @@ def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None
     """`local env --transparent` gives a shell what `local run` gives a command, and removes what is in the way."""
     script = (
         f'eval "$({sys.executable} -m vertexrig local env --transparent --root {here.root})"\n'
-        f"{sys.executable} -c \"import requests; print(requests.get('https://storage.googleapis.com/storage/v1/b').json()['kind'])\"\n"
+        f"{sys.executable} -c \"import requests; print(requests.get('https://storage.googleapis.com/storage/v1/b?project=p').json()['kind'])\"\n"
         'echo "${STORAGE_EMULATOR_HOST-none}"'
     )
     env = {**os.environ, "PYTHONPATH": str(INSTALLED), "STORAGE_EMULATOR_HOST": "http://elsewhere"}

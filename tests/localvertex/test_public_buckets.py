@@ -85,12 +85,12 @@ def test_only_reads_of_listed_buckets_pass(client: requests.Session, here: Runni
     storage = "https://storage.googleapis.com"
     assert client.get(f"{storage}/storage/v1/b/open/o").json() == {"items": [{"name": "a/b.txt"}]}
     before = len(ASKED)
-    client.post(f"{storage}/storage/v1/b", json={"name": "both"}).raise_for_status()
+    client.post(f"{storage}/storage/v1/b?project=p", json={"name": "both"}).raise_for_status()
     sent = client.post(f"{storage}/upload/storage/v1/b/both/o?uploadType=media&name=x", data=b"here")
     assert sent.ok and client.get(f"{storage}/both/x").content == b"here"
     refused = client.post(f"{storage}/upload/storage/v1/b/open/o?uploadType=media&name=x", data=b"there")
     assert refused.status_code == 404 and client.delete(f"{storage}/storage/v1/b/open/o/x").status_code == 404
-    for path in ("/closed/a", "/storage/v1/b/closed/o", "/open%2Fa/b", "/storage/v1/b"):
+    for path in ("/closed/a", "/storage/v1/b/closed/o", "/open%2Fa/b", "/storage/v1/b?project=p"):
         client.get(storage + path)
     assert len(ASKED) == before
     assert "closed" in server.call(here, "GET", "/v1/made")["absent"]

@@ -120,7 +120,7 @@ def test_a_listing(client: httpx.Client) -> None:
 
 def test_a_retention_policy_ends(client: httpx.Client) -> None:
     """A bucket's retention policy keeps new objects for its time; a locked one is not shortened."""
-    client.post("/storage/v1/b", json={"name": "kept", "retentionPolicy": {"retentionPeriod": "1"}})
+    client.post("/storage/v1/b?project=p", json={"name": "kept", "retentionPolicy": {"retentionPeriod": "1"}})
     client.put("/kept/a", content=b"x")
     assert code(client.put("/kept/a", content=b"y"))[0] == 403
     time.sleep(1.1)

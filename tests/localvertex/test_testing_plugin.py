@@ -42,5 +42,5 @@ def test_a_job_that_does_not_end_is_named(local_vertex: LocalVertex) -> None:
 def test_each_test_starts_with_nothing(local_vertex: LocalVertex) -> None:
     """The jobs and buckets of the tests above are gone, and the credentials are those of the made-up account."""
     assert local_vertex.jobs() == [] and requests.get(JOBS).json() == {}
-    assert "items" not in requests.get("https://storage.googleapis.com/storage/v1/b").json()
+    assert "items" not in requests.get("https://storage.googleapis.com/storage/v1/b?project=p").json()
     assert os.environ["GOOGLE_APPLICATION_CREDENTIALS"].endswith("front/credentials.json")

@@ -28,7 +28,7 @@ async function main([image]) {
 }
 
 async function others() {
-  const asked = await fetch('https://storage.googleapis.com/storage/v1/b').then(answer => answer.status, error => error.message);
+  const asked = await fetch('https://storage.googleapis.com/storage/v1/b?project=my-project').then(answer => answer.status, error => error.message);
   console.log('fetch', asked);
 }
 
