@@ -177,10 +177,11 @@ class StorageApi:
         """buckets.lockRetentionPolicy."""
         if whole_number(request.query_params, "ifMetagenerationMatch") is None:
             raise missing_parameter("ifMetagenerationMatch")
+        policy = (await in_thread(self.store.bucket, values["bucket"])).meta.get("retentionPolicy", {"isLocked": True})
+        if policy.get("isLocked"):  # before the condition: a lock that is repeated is refused so
+            raise invalid("Bucket does not have an unlocked Retention Policy to lock.")
 
         def locked(meta: Json) -> Json:
-            if "retentionPolicy" not in meta:
-                raise invalid("Bucket does not have an unlocked Retention Policy to lock.")
             return {**meta, "retentionPolicy": {**meta["retentionPolicy"], "isLocked": True}}
 
         bucket = await in_thread(self.store.change_bucket, values["bucket"], locked, conditions(request))

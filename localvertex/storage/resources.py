@@ -169,14 +169,36 @@ def check_policy(policy: Json) -> None:
 
 
 def merged(meta: Json, change: Json) -> Json:
-    """`meta` after a PATCH: null clears a field, and maps and `iamConfiguration` are merged key by key."""
+    """`meta` after a PATCH: null clears a field, as an empty map clears all labels, and objects are merged key by key."""
     result = dict(meta)
     for name, value in change.items():
-        if name in ("metadata", "labels", "iamConfiguration") and isinstance(value, dict):
+        if name == "labels" and value == {}:
+            value = None
+        elif isinstance(value, dict):
             # A map without keys is not shown at all.
             value = {k: v for k, v in {**(result.get(name) or {}), **value}.items() if v is not None} or None
         result[name] = value
     return {k: v for k, v in result.items() if v is not None}
+
+
+SINCE = "_since"
+"""Where an object's fields keep when its event-based hold was released, in microseconds since 1970."""
+
+
+def kept_until(created: int, meta: Json, bucket: Json) -> int:
+    """Return until when its bucket's retention policy keeps an object, in microseconds since 1970, 0 if it does not."""
+    period = bucket.get("retentionPolicy", {}).get("retentionPeriod")
+    # An event-based hold puts the period off.
+    if not period or meta.get("eventBasedHold"):
+        return 0
+    return int(meta.get(SINCE, created)) + int(period) * 1_000_000
+
+
+def retained(created: int, meta: Json, bucket: Json) -> Json:
+    """Return an object's fields with the time until which its bucket's policy keeps it."""
+    rest = {key: value for key, value in meta.items() if key != "retentionExpirationTime"}
+    until = kept_until(created, meta, bucket)
+    return {**rest, "retentionExpirationTime": time_text(until)} if until else rest
 
 
 def whole(body: Json) -> Json:
@@ -229,7 +251,7 @@ def object_resource(o: Object, base: str) -> Json:
         "updated": time_text(o.updated),
         "timeStorageClassUpdated": time_text(o.created),
         "timeFinalized": time_text(o.created),
-        **{key: value for key, value in o.meta.items() if key != "acl"},
+        **{key: value for key, value in o.meta.items() if key != "acl" and key[:1] != "_"},
     }
     if o.md5 is not None:
         resource["md5Hash"] = o.md5
@@ -318,8 +340,15 @@ def no_acl(verb: str, what: str) -> ApiError:
     return invalid(f"{refused.get((verb, what), usual)}. Read more at {link}")
 
 
-def settled(meta: Json, old: Json, now: int) -> Json:
-    """Return a bucket's new fields with what the service adds: since when its policies hold.
+_PERIODS = {
+    "softDeletePolicy": ("retentionDurationSeconds", 7 * 86400, 90 * 86400),
+    "retentionPolicy": ("retentionPeriod", 1, 3_155_760_000),
+}
+"""The fields of a bucket's policies with a time, and its bounds in seconds (zig-gcp's recording of 2026-09-30)."""
+
+
+def settled(name: str, meta: Json, old: Json, now: int) -> Json:
+    """Return the new fields of a bucket with what the service adds: since when its policies hold.
 
     Raises:
         ApiError: 400 for an unknown publicAccessPrevention, 403 where a locked retention policy would be shortened.
@@ -336,18 +365,25 @@ def settled(meta: Json, old: Json, now: int) -> Json:
     meta["softDeletePolicy"] = {**SOFT_DELETE, **meta.get("softDeletePolicy", {})}
     if meta["softDeletePolicy"]["retentionDurationSeconds"] in ("0", 0):
         meta["softDeletePolicy"].pop("effectiveTime", None)
-    for name, field in (("softDeletePolicy", "retentionDurationSeconds"), ("retentionPolicy", "retentionPeriod")):
-        if name in meta and not re.fullmatch(r"[0-9]{1,10}", str(meta[name].get(field, ""))):
-            raise invalid(f"Invalid value for {name}.{field}: {str(meta[name].get(field))[:80]!r}.")
-        if name in meta and meta[name][field] not in ("0", 0):
-            known = old.get(name, {})
-            same = str(known.get(field)) == str(meta[name][field])
-            since = known.get("effectiveTime", text) if same else text
-            meta[name] = {**meta[name], field: str(meta[name][field]), "effectiveTime": since}
+    for policy, (field, least, most) in _PERIODS.items():
+        if policy not in meta:
+            continue
+        sent = str(meta[policy].get(field, ""))
+        is_off = policy == "softDeletePolicy" and sent == "0"
+        if not is_off and not (re.fullmatch(r"[0-9]{1,10}", sent) and least <= int(sent) <= most):
+            raise invalid(f"Invalid value for {policy}.{field}: {sent[:80]!r}.")
+        if not is_off:
+            known = old.get(policy, {})
+            since = known.get("effectiveTime", text) if str(known.get(field)) == sent else text
+            meta[policy] = {**meta[policy], field: sent, "effectiveTime": since}
     locked = old.get("retentionPolicy", {})
     if locked.get("isLocked"):
-        if int(meta.get("retentionPolicy", {}).get("retentionPeriod", 0)) < int(locked["retentionPeriod"]):
-            raise ApiError(403, "Cannot reduce retention duration of a locked Retention Policy for bucket.")
+        if "retentionPolicy" not in meta:
+            message = f"Bucket '{name}' has a locked Retention Policy which cannot be removed."
+            raise ApiError(403, message, reason="retentionPolicyNotMet")
+        if int(meta["retentionPolicy"]["retentionPeriod"]) < int(locked["retentionPeriod"]):
+            message = f"Cannot reduce retention duration of a locked Retention Policy for bucket '{name}'."
+            raise ApiError(403, message, reason="retentionPolicyNotMet")
         meta["retentionPolicy"]["isLocked"] = True
     prevention = meta.get("iamConfiguration", {}).get("publicAccessPrevention", "inherited")
     if prevention not in ("inherited", "unspecified", "enforced"):

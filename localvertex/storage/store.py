@@ -9,7 +9,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from localvertex.storage.names import check_bucket, check_new_bucket, check_obje
 from localvertex.storage.object_files import CHUNK, Files, digests, remove_empty, stamp_of
 from localvertex.storage.records import Records
 from localvertex.storage.stored import Bucket, Object
-from vertexrig import times
+from vertexrig.cloud.cron import zone_of
 
 ANY = Conditions()
 
@@ -49,6 +49,19 @@ class Query:
 
 class NoBucketError(ApiError):
     """A bucket that is not there, which the XML API tells from an object."""
+
+
+class KeptError(ApiError):
+    """An object that a hold or a retention policy keeps (403).
+
+    Args:
+        message: What keeps it.
+        xml: The code and the message of the XML API, which has the former as its details.
+    """
+
+    def __init__(self, message: str, *, xml: tuple[str, str], reason: str | None = None) -> None:
+        super().__init__(403, message, reason=reason)
+        self.xml = xml
 
 
 MOST_NOTIFICATIONS = 10
@@ -85,7 +98,7 @@ class ObjectStore:
                 raise ApiError(409, reason)
             now = self.records.tick()
             # Settings that are refused leave no folder, which would be a bucket.
-            bucket = Bucket(name, 1, now, now, resources.settled(meta or {}, {}, now))
+            bucket = Bucket(name, 1, now, now, resources.settled(name, meta or {}, {}, now))
             self.files.bucket(name).mkdir()
             self.records.drop_bucket(name)
             self.records.save_bucket(bucket)
@@ -125,11 +138,16 @@ class ObjectStore:
         with self.records.database.transaction():
             old = self.bucket(name, conditions)
             now = self.records.tick()
-            meta = resources.settled(change(old.meta), old.meta, now)
+            meta = resources.settled(name, change(old.meta), old.meta, now)
             if meta == old.meta:
                 return old
             new = replace(old, metageneration=old.metageneration + 1, updated=now, meta=meta)
             self.records.save_bucket(new)
+            if meta.get("retentionPolicy") != old.meta.get("retentionPolicy"):
+                # It holds for the objects that are there, too.
+                for known in self.records.objects(name, list(self.records.names(name, "", ""))).values():
+                    kept = resources.retained(known.created, known.meta, meta)
+                    self.records.save_object(replace(known, meta=kept))
         return new
 
     def delete_bucket(self, name: str, conditions: Conditions = ANY) -> None:
@@ -223,7 +241,9 @@ class ObjectStore:
             if known is not None and not known.odd and known.stamp == seen:
                 return known
             now = self.records.tick()
-            meta = {"contentType": resources.guess_type(name)}
+            settings = self.records.bucket(bucket)
+            own = settings.meta if settings else {}
+            meta = resources.retained(now, _inherited(own) | {"contentType": resources.guess_type(name)}, own)
             return self.records.save_object(Object(bucket, name, now, 1, seen, False, None, None, None, now, now, meta))
         if known is not None and known.odd and self.files.stamp(bucket, name, odd=True) == known.stamp:
             return known
@@ -323,7 +343,7 @@ class ObjectStore:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
                 sums = (None if components else md5, crc32c, components)
-                meta = _inherited(settings, now) | (meta or {})
+                meta = resources.retained(now, _inherited(settings) | (meta or {}), settings)
                 return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta))
         finally:
             source.unlink(missing_ok=True)
@@ -339,11 +359,15 @@ class ObjectStore:
         """Replace an object's writable fields by `change` of them."""
         with self.records.database.transaction():
             old = self.get(bucket, name, conditions, generation)
-            kept = ("retentionExpirationTime", "storageClass")
+            now = self.records.tick()
+            kept = (resources.SINCE, "storageClass")
             meta = {k: v for k, v in old.meta.items() if k in kept} | change(old.meta)
+            if old.meta.get("eventBasedHold") and not meta.get("eventBasedHold"):
+                meta[resources.SINCE] = now
+            meta = resources.retained(old.created, meta, self.bucket(bucket).meta)
             if resources.moment(meta.get("customTime")) < resources.moment(old.meta.get("customTime")):
                 raise invalid("Custom time cannot be removed or set to an earlier time.")
-            new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
+            new = replace(old, metageneration=old.metageneration + 1, updated=now, meta=meta)
             return self.records.save_object(new)
 
     def delete(self, bucket: str, name: str, conditions: Conditions = ANY, generation: int | None = None) -> None:
@@ -363,6 +387,7 @@ class ObjectStore:
     def move(self, source: Object, name: str, conditions: Conditions = ANY) -> Object:
         """Rename an object within its bucket."""
         with self.records.database.transaction():
+            _check_free(source, self.bucket(source.bucket).meta)
             made = self.copy(source, source.bucket, name, None, conditions)
             if name != source.name:
                 self.delete(source.bucket, source.name)
@@ -452,34 +477,38 @@ def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
     return objects, prefixes, ""
 
 
-_OWN = ("storageClass", "temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl")
+_OWN = ("storageClass", "temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl", resources.SINCE)
 """Fields of an object that its copy does not have."""
 
 
-def _inherited(bucket: Json, now: int) -> Json:
+def _inherited(bucket: Json) -> Json:
     """Return the fields that a new object gets from its bucket."""
     found: Json = {"eventBasedHold": True} if bucket.get("defaultEventBasedHold") else {}
     if "storageClass" in bucket:
         found["storageClass"] = bucket["storageClass"]
     if "defaultObjectAcl" in bucket:
         found["acl"] = bucket["defaultObjectAcl"]
-    if period := bucket.get("retentionPolicy", {}).get("retentionPeriod"):
-        found["retentionExpirationTime"] = resources.time_text(now + int(period) * 1_000_000)
     return found
 
 
 def _check_free(o: Object, bucket: Json) -> None:
-    """Raise a 403 where a hold or the bucket's retention policy keeps an object from being deleted or overwritten."""
+    """Raise a 403 where a hold or the bucket's retention policy keeps an object from being deleted or overwritten.
+
+    The words are those of zig-gcp's recording of 2026-09-30.
+    """
     for field, what in (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based")):
         if o.meta.get(field):
             held = f"Object '{o.bucket}/{o.name}' is under active {what} hold and cannot be deleted, overwritten or archived until hold is removed."
-            raise ApiError(403, held)
-    until = o.meta.get("retentionExpirationTime", "")
-    if "retentionPolicy" in bucket and until > resources.time_text(time.time_ns() // 1000):
-        pacific = times.parse(until).astimezone(timezone(timedelta(hours=-8)))
-        until = pacific.isoformat(timespec="milliseconds")
-        kept = f"Object '{o.bucket}/{o.name}' is subject to bucket's retention policy and cannot be deleted, overwritten or archived until {until}"
-        raise ApiError(403, kept, reason="retentionPolicyNotMet")
+            why = "Object overwrite or deletion is not allowed due to active hold on the object."
+            raise KeptError(held, xml=("ObjectUnderActiveHold", why))
+    until = resources.kept_until(o.created, o.meta, bucket)
+    if until > time.time_ns() // 1000:
+        text = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=until)).astimezone(
+            zone_of("America/Los_Angeles")
+        )
+        kept = f"Object '{o.bucket}/{o.name}' is subject to bucket's retention policy or object retention and cannot be deleted or overwritten until {text.isoformat()}"
+        why = "Object overwrite or deletion is not allowed due to retention policy."
+        raise KeptError(kept, xml=("RetentionPolicyNotMet", why), reason="retentionPolicyNotMet")
 
 
 def _check_digests(expect: Json, md5: str, crc32c: str) -> None:

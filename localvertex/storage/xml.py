@@ -35,7 +35,7 @@ from localvertex.storage.conditions import Conditions
 from localvertex.storage.names import base, object_of
 from localvertex.storage.object_files import digests
 from localvertex.storage.resources import OBJECT_FIELDS, time_text, writable
-from localvertex.storage.store import NoBucketError, ObjectStore, Query
+from localvertex.storage.store import KeptError, NoBucketError, ObjectStore, Query
 from localvertex.storage.stored import Object
 from localvertex.storage.upload import Uploads, capitalised
 from vertexrig.text import markup
@@ -127,6 +127,8 @@ class XmlApi(Api):
         code, message = _CODES.get(error.code, ("InternalError", ""))
         if isinstance(error, NoBucketError):
             code, message = "NoSuchBucket", ""
+        if isinstance(error, KeptError):
+            code, message = error.xml
         if error.reason == "InvalidPolicyDocument":
             code, message = error.reason, _NO_POLICY
         elif error.reason[:1].isupper():

@@ -122,12 +122,41 @@ def test_a_retention_policy_ends(client: httpx.Client) -> None:
     """A bucket's retention policy keeps new objects for its time; a locked one is not shortened."""
     client.post("/storage/v1/b?project=p", json={"name": "kept", "retentionPolicy": {"retentionPeriod": "1"}})
     client.put("/kept/a", content=b"x")
-    assert code(client.put("/kept/a", content=b"y"))[0] == 403
+    assert code(client.put("/kept/a", content=b"y")) == (403, "RetentionPolicyNotMet")
     time.sleep(1.1)
     assert client.put("/kept/a", content=b"y").status_code == 200
     assert client.post("/storage/v1/b/kept/lockRetentionPolicy?ifMetagenerationMatch=1").status_code == 200
-    assert client.patch("/storage/v1/b/kept", json={"retentionPolicy": None}).status_code == 403
+    again = client.post("/storage/v1/b/kept/lockRetentionPolicy?ifMetagenerationMatch=1").json()["error"]
+    assert again["message"] == "Bucket does not have an unlocked Retention Policy to lock."
+    gone = client.patch("/storage/v1/b/kept", json={"retentionPolicy": None})
+    assert gone.json()["error"]["message"] == "Bucket 'kept' has a locked Retention Policy which cannot be removed."
+    assert gone.json()["error"]["errors"][0]["reason"] == "retentionPolicyNotMet"
+    assert client.patch("/storage/v1/b/kept", json={"retentionPolicy": {}}).status_code == 200
     assert client.patch("/storage/v1/b/kept", json={"retentionPolicy": {"retentionPeriod": "x"}}).status_code == 400
+
+
+def test_a_retention_policy_covers_what_is_there(client: httpx.Client) -> None:
+    """A new policy keeps the objects of its bucket from their creation, and from the release of an event-based hold."""
+    client.post("/storage/v1/b?project=p", json={"name": "later", "labels": {"a": "b"}})
+    client.put("/later/a", content=b"x")
+    made = datetime.fromisoformat(client.get("/storage/v1/b/later/o/a").json()["timeCreated"][:-1])
+    policy = {"retentionPolicy": {"retentionPeriod": "3600"}}
+    assert client.patch("/storage/v1/b/later", json={**policy, "labels": {}}).json().get("labels") is None
+    until = client.get("/storage/v1/b/later/o/a").json()["retentionExpirationTime"]
+    assert datetime.fromisoformat(until[:-1]) - made == timedelta(hours=1)
+    refused = client.delete("/storage/v1/b/later/o/a").json()["error"]
+    said = r"Object 'later/a' is subject to bucket's retention policy or object retention and cannot be deleted or overwritten until \S+\.\d{6}-0[78]:00"
+    assert re.fullmatch(said, refused["message"]) and refused["errors"][0]["reason"] == "retentionPolicyNotMet"
+    assert client.post("/storage/v1/b/later/o/a/moveTo/o/b", json={}).status_code == 403
+    assert client.get("/storage/v1/b/later/o/b").status_code == 404
+    held = client.patch("/storage/v1/b/later/o/a", json={"eventBasedHold": True}).json()
+    assert "retentionExpirationTime" not in held
+    assert code(client.put("/later/a", content=b"y")) == (403, "ObjectUnderActiveHold")
+    free = client.patch("/storage/v1/b/later/o/a", json={"eventBasedHold": False}).json()
+    assert free["retentionExpirationTime"] > until and not [key for key in free if key.startswith("_")]
+    client.patch("/storage/v1/b/later", json={"retentionPolicy": None})
+    assert "retentionExpirationTime" not in client.get("/storage/v1/b/later/o/a").json()
+    assert client.delete("/storage/v1/b/later/o/a").status_code == 204
 
 
 def test_a_large_gzip_object_is_inflated(client: httpx.Client) -> None:
