@@ -26,8 +26,8 @@ from tests.vertexrig.checks.test_rules import ALL
 from tools.checks_page import READING, escaped, title
 from vertexrig import __version__
 from vertexrig.checks import rules
+from vertexrig.checks.formats import blocks
 from vertexrig.checks.model import IGNORE_MARK, Rule
-from vertexrig.checks.output import blocks
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 
 REPOSITORY = Path(__file__).resolve().parents[1]

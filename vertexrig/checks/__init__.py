@@ -22,19 +22,22 @@ from vertexrig.spec.strict import READING_RULES, ReadingRule
 __all__ = ["Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids", "rules", "rules_for"]
 
 
+# Whether a topic of rules may find something (`_TOPICS`); the rules themselves are in the topic's module.
+
+
 def _always(document: Document, context: Context) -> bool:
     return True
 
 
-def _of_trainer(document: Document, context: Context) -> bool:
+def _has_trainer(document: Document, context: Context) -> bool:
     return context.trainer is not None
 
 
-def _of_study(document: Document, context: Context) -> bool:
+def _has_study(document: Document, context: Context) -> bool:
     return document.study is not None
 
 
-def _strategy(document: Document, context: Context) -> bool:
+def _may_name_strategy(document: Document, context: Context) -> bool:
     # an argument may name the strategy, as in --distribution-strategy=multi_worker
     words = ("strategy", "distribut")
     return context.trainer is not None or any(
@@ -42,27 +45,27 @@ def _strategy(document: Document, context: Context) -> bool:
     )
 
 
-def _commands(document: Document, context: Context) -> bool:
+def _has_command(document: Document, context: Context) -> bool:
     commands = any((pool.container or {}).get("command") for pool in document.pools)
     return commands or bool(context.trainer_unused) or context.trainer is not None
 
 
-def _tpu(document: Document, context: Context) -> bool:
+def _has_tpu(document: Document, context: Context) -> bool:
     return any(pool.tpu_topology or tpu_name(pool, context.catalog) for pool in document.pools)
 
 
-def _disks(document: Document, context: Context) -> bool:
+def _has_disk(document: Document, context: Context) -> bool:
     # what a machine has by default is advice
     return context.advice or any("diskSpec" in pool.data for pool in document.pools)
 
 
-def _identity(document: Document, context: Context) -> bool:
+def _has_identity(document: Document, context: Context) -> bool:
     keys = {"serviceAccount", "tensorboard", "experiment", "experimentRun", "persistentResourceId"}
     affinity = any("reservationAffinity" in (pool.data.get("machineSpec") or {}) for pool in document.pools)
     return not keys.isdisjoint(document.job) or affinity or "encryptionSpec" in document.data
 
 
-def _network(document: Document, context: Context) -> bool:
+def _has_network(document: Document, context: Context) -> bool:
     keys = {"network", "reservedIpRanges", "pscInterfaceConfig"}
     mounts = {"nfsMounts", "lustreMounts"}
     return not keys.isdisjoint(document.job) or any(not mounts.isdisjoint(pool.data) for pool in document.pools)
@@ -70,7 +73,7 @@ def _network(document: Document, context: Context) -> bool:
 
 _TOPICS: dict[str, Callable[[Document, Context], bool]] = {
     "hardware": _always,
-    "tpu": _tpu,
+    "tpu": _has_tpu,
     "regions": _always,
     "quotas": lambda document, context: context.advice,
     "cluster": _always,
@@ -78,19 +81,19 @@ _TOPICS: dict[str, Callable[[Document, Context], bool]] = {
     "program": _always,
     "scheduling": _always,
     "storage": _always,
-    "disks": _disks,
-    "identity": _identity,
-    "network": _network,
+    "disks": _has_disk,
+    "identity": _has_identity,
+    "network": _has_network,
     "naming": _always,
     "secrets": _always,
-    "study": _of_study,
+    "study": _has_study,
     # arguments that are also tuned are found without the source
     "trainer": lambda document, context: context.trainer is not None or document.study is not None,
-    "defects": _of_trainer,
-    "strategy": _strategy,
-    "pytorch": _of_trainer,
-    "commands": _commands,
-    "trainer_files": _of_trainer,
+    "defects": _has_trainer,
+    "strategy": _may_name_strategy,
+    "pytorch": _has_trainer,
+    "commands": _has_command,
+    "trainer_files": _has_trainer,
 }
 """Rule modules, each with a test; a module is imported only if its test says that a rule may apply.
 
@@ -99,7 +102,7 @@ All 21 take 45 ms to load; a job that the trigger starts, whose trainer is not a
 
 _LONGEST = 1000  # characters of a message
 
-# A text that is not a job has nothing to check.
+# Findings of the reading on a text that is no job: if nothing of it was read, no rule runs.
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
@@ -217,7 +220,7 @@ def rules_for(document: Document, context: Context) -> Iterator[Rule]:
 
 
 def rules() -> tuple[Rule, ...]:
-    """Return the rules of every topic."""
+    """Return the rules of every topic, which are all but those of the strict reading (`all_rules`)."""
     return tuple(rule for topic in _TOPICS for rule in _rules(topic))
 
 

@@ -1,4 +1,4 @@
-"""Reports that are printed file by file: a code host's annotations, its quality report, a test report, and those of `output`.
+"""Reports that are printed file by file: a code host's annotations, its quality report, a test report, and those of `formats`.
 
 `github` is the workflow commands of GitHub Actions, `gitlab` the Code Quality report (a list of issues), `junit` the XML that CI servers read; their forms are those of
 the documents of GitHub, GitLab and Jenkins' JUnit plugin of 2026-11-22.
@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vertexrig.checks import output
-from vertexrig.checks.output import with_fix
+from vertexrig.checks import formats
+from vertexrig.checks.formats import with_fix
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.text import command, markup
 
@@ -65,7 +65,7 @@ def _gitlab(file: str, found: Sequence[Finding]) -> str:
                 "fingerprint": hashlib.sha256(f"{what}\0{seen[what]}".encode("utf-8", "replace")).hexdigest(),
                 "severity": _LEVELS[one.severity],
                 "location": {"path": one.file, "lines": {"begin": one.line or 1}},
-                "content": {"body": f"{one.source}. {output.address(one.id)}"},
+                "content": {"body": f"{one.source}. {formats.address(one.id)}"},
             }
         )
     return ",\n".join(json.dumps(row) for row in rows)
@@ -106,10 +106,10 @@ def sarif(version: str) -> Report:
     from vertexrig.checks import all_rules
 
     rules = all_rules()
-    head, _, tail = output.sarif((), rules, version=version).partition('"results": []')
+    head, _, tail = formats.sarif((), rules, version=version).partition('"results": []')
     index = {rule.id: number for number, rule in enumerate(rules)}
 
     def piece(file: str, found: Sequence[Finding]) -> str:
-        return ",\n".join(json.dumps(output.result(one, index[one.id])) for one in folded(found))
+        return ",\n".join(json.dumps(formats.result(one, index[one.id])) for one in folded(found))
 
     return Report(piece, f'{head}"results": [\n', ",\n", f"\n]{tail}")

@@ -16,8 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from vertexrig import __version__, files
-from vertexrig.checks import all_rules, choice
-from vertexrig.checks import output as reports
+from vertexrig.checks import all_rules, choice, formats
 from vertexrig.checks.reports import FILED, Report, sarif
 from vertexrig.cli import checked, options, output, show, streams, targets
 from vertexrig.cli.arguments import complete_names
@@ -118,13 +117,13 @@ class _Report:
         counted = one.found if self.is_text else found  # as text, the error at the end names the mistakes
         rows: list[dict[str, object]] = []
         if self.is_json:
-            rows = reports.rows(found)
+            rows = formats.rows(found)
         if self.given.diff:
             piece = ""
         elif self.is_text:
             color = streams.wants_color(sys.stdout, os.environ)
             width, sources = show.width(sys.stdout), {one.file: one.text}
-            blocks = reports.blocks(one.found, sources, color=color, info=self.given.info, width=width)
+            blocks = formats.blocks(one.found, sources, color=color, info=self.given.info, width=width)
             piece = "\n\n".join(blocks)
         else:
             piece = self.report.piece(one.file, found)
@@ -181,7 +180,7 @@ class _Report:
         """Print the end of the report; raise ConfigError for mistakes in a project file, or FindingsError for findings."""
         mistakes = list(self.mistakes.values())
         if self.is_text and not self.given.diff and (self.counts or not mistakes):
-            total = reports.total(self.counts, info=self.given.info)
+            total = formats.total(self.counts, info=self.given.info)
             output.say(("\n\n" if self.pieces else "") + total)
         done = "would be" if self.given.diff else "are"
         fixed = f"{self.fixed} findings {done} fixed in {self.files} file{'s' * (self.files > 1)}"
@@ -212,7 +211,7 @@ class _Report:
             return
         failed = self.counts[Severity.ERROR] or (self.given.strict and self.counts[Severity.WARNING])
         if failed or self.changed_meanwhile:
-            raise FindingsError("" if self.is_text else reports.total(self.counts, info=True))
+            raise FindingsError("" if self.is_text else formats.total(self.counts, info=True))
 
 
 _WORK: list[Callable[[tuple[str, bool]], Checked | None]] = []
@@ -245,7 +244,7 @@ def _work(file: tuple[str, bool]) -> Checked | None:
 def _list_rules(format_: str) -> None:
     keys = ("id", "severity", "summary", "fix", "source", "docs")
     rows = [
-        (one.id, one.severity.value, one.summary, one.edits or None, one.source, reports.address(one.id))
+        (one.id, one.severity.value, one.summary, one.edits or None, one.source, formats.address(one.id))
         for one in all_rules()
     ]
     cells = [(id, severity, fix or "", summary) for id, severity, summary, fix, *_ in rows]

@@ -1,4 +1,4 @@
-"""Print findings for a person."""
+"""The findings of `render` and `submit`: as text on stderr, and as rows of the JSON result."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from vertexrig.checks import output
-from vertexrig.checks.output import rows
+from vertexrig.checks import formats
+from vertexrig.checks.formats import rows
 from vertexrig.cli import streams
 from vertexrig.finding import Finding
 
@@ -18,7 +18,7 @@ __all__ = ["findings", "rows", "width"]
 def findings(found: Sequence[Finding], *, texts: Mapping[str, str], info: bool) -> None:
     """Print findings as text on stderr; those of severity info only if asked for."""
     color = streams.wants_color(sys.stderr, os.environ)
-    text = output.text(found, texts, color=color, info=info, width=width(sys.stderr))
+    text = formats.text(found, texts, color=color, info=info, width=width(sys.stderr))
     streams.tell(text, nl=False)
 
 
@@ -26,4 +26,4 @@ def width(stream: TextIO) -> int:
     """Return how many characters of a line of source to show on a terminal, in a file or in a pipe."""
     columns = streams.width(stream)
     # 8 columns are not the line itself: its number, a bar, and an ellipsis if it is cut
-    return output.WIDTH if columns is None else max(20, columns - 8)
+    return formats.WIDTH if columns is None else max(20, columns - 8)

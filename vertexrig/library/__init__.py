@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vertexrig import files, yamltext
-from vertexrig.checks import choice, comments, output, rule_ids
+from vertexrig.checks import choice, comments, formats, rule_ids
 from vertexrig.checks.model import IGNORE_MARK
 from vertexrig.errors import UsageError, install
 from vertexrig.finding import Finding, Severity, folded
@@ -49,17 +49,17 @@ class Findings(Sequence[Finding]):
         return not any(one.severity is Severity.ERROR for one in self)
 
     def __str__(self) -> str:
-        return output.text(self._found, self._texts).rstrip("\n")
+        return formats.text(self._found, self._texts).rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<Findings: {output.summary(self._found)}>"
+        return f"<Findings: {formats.summary(self._found)}>"
 
     def _repr_html_(self) -> str:
         places = (f"{one.file}:{one.line}" if one.line else one.file for one in self)
         rows = [
             (one.severity.value, one.id, place, one.message, one.fix) for one, place in zip(self, places, strict=True)
         ]
-        return _table(("", "rule", "where", "what", "fix"), rows, caption=output.summary(self._found))
+        return _table(("", "rule", "where", "what", "fix"), rows, caption=formats.summary(self._found))
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.vertexrig.checks.job_bases import IMAGE
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import Context, all_rules, check, output
+from vertexrig.checks import Context, all_rules, check, formats
 from vertexrig.spec.masking import hint, masked, secret_in
 
 SECRET = "hf" + "_" + "Zx9" * 12
@@ -45,9 +45,9 @@ def test_no_format_shows_a_secret(form: str) -> None:
     findings = check(spec.parse(text, file="job.yaml"), Context(load()))
     assert [one.line for one in findings if one.line and one.line >= 7], "nothing points at the secret's line"
     shown = [
-        output.text(findings, {"job.yaml": text}),
-        json.dumps(output.rows(findings)),
-        output.sarif(findings, all_rules(), version="1"),
+        formats.text(findings, {"job.yaml": text}),
+        json.dumps(formats.rows(findings)),
+        formats.sarif(findings, all_rules(), version="1"),
     ]
     for one in shown:
         assert SECRET not in one and PLAIN not in one and SECRET[:5] not in one and PLAIN[:5] not in one
@@ -56,7 +56,7 @@ def test_no_format_shows_a_secret(form: str) -> None:
 def test_the_finding_names_the_variable_and_secret_manager() -> None:
     """The finding says which variable it is, shows its beginning, and what to use instead."""
     findings = check(spec.parse(JOB + FORMS[0] + "\n", file="job.yaml"), Context(load()))
-    (found,) = output.rows([one for one in findings if one.id == "plain-secret"])
+    (found,) = formats.rows([one for one in findings if one.id == "plain-secret"])
     assert found["severity"] == "warning" and found["path"].endswith("env[0].value")
     assert found["message"].startswith("HF_TOKEN holds a secret in plain text (hf_Z…)")
     assert "Secret Manager" in found["fix"]

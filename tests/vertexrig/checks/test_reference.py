@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tools import checks_page as reference
-from vertexrig.checks import all_rules, output, rules
+from vertexrig.checks import all_rules, formats, rules
 from vertexrig.finding import Finding
 
 SETUP = Path(__file__).parents[3] / "setup.py"
@@ -34,12 +34,12 @@ def test_findings_link_to_headings_of_the_published_page() -> None:
         re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
     ]  # as GitHub makes them
     assert len(anchors) == len(set(anchors))
-    assert f'{{URL}}{output.PAGE.removeprefix("https://github.com/vertexrig/vertexrig")}"' in SETUP.read_text()
-    described = json.loads(output.sarif([], all_rules(), version="0.1.0"))["runs"][0]["tool"]["driver"]["rules"]
+    assert f'{{URL}}{formats.PAGE.removeprefix("https://github.com/vertexrig/vertexrig")}"' in SETUP.read_text()
+    described = json.loads(formats.sarif([], all_rules(), version="0.1.0"))["runs"][0]["tool"]["driver"]["rules"]
     for rule, sarif in zip(all_rules(), described, strict=True):
-        (row,) = output.rows([Finding(rule.id, rule.severity, "", "wrong")])
+        (row,) = formats.rows([Finding(rule.id, rule.severity, "", "wrong")])
         page, _, anchor = row["docs"].partition("#")
-        assert (page, anchor) == (output.PAGE, rule.id) and anchor in anchors and sarif["helpUri"] == row["docs"]
+        assert (page, anchor) == (formats.PAGE, rule.id) and anchor in anchors and sarif["helpUri"] == row["docs"]
 
 
 def test_a_topic_has_one_section() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tools import vertexrig
-from vertexrig.checks import output
+from vertexrig.checks import formats
 from vertexrig.finding import Finding, Severity
 
 POOL = "- machineSpec: {{machineType: {machine}}}\n  replicaCount: 1\n  containerSpec: {{imageUri: a/b}}\n"
@@ -45,7 +45,7 @@ def test_a_report_over_many_files_is_whole(tmp_path: Path) -> None:
     assert text.count("error[unknown-field]") == 300
     crowd = [Finding("quota-draw", Severity.INFO, f"a[{n}]", f"info {n}", file="a.yaml", line=n) for n in range(250)]
     last = Finding("wrong-type", Severity.ERROR, "b", "wrong", file="a.yaml", line=300)
-    shown = output.text([*crowd, last], {})
+    shown = formats.text([*crowd, last], {})
     assert shown.startswith("a.yaml:300: error[wrong-type]: wrong") and "51 more findings are left out" in shown
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vertexrig import spec
-from vertexrig.checks import all_rules, output
-from vertexrig.checks.output import WIDTH, snippet
+from vertexrig.checks import all_rules, formats
+from vertexrig.checks.formats import WIDTH, snippet
 from vertexrig.finding import Finding, Severity, folded
 
 TEXT = """\
@@ -37,7 +37,7 @@ NOTE = Finding("quota", Severity.INFO, "", "draws 3 GPUs", file="job.yaml")
 
 def test_text_shows_place_line_marks_and_fix() -> None:
     """The whole text of two findings, as a person sees it."""
-    shown = output.text([COUNT, NOTE], {"job.yaml": TEXT})
+    shown = formats.text([COUNT, NOTE], {"job.yaml": TEXT})
     assert shown == (
         "job.yaml:2: error[accelerator-count]: n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3\n"
         "  |\n"
@@ -55,9 +55,9 @@ def test_text_shows_place_line_marks_and_fix() -> None:
 def test_errors_come_first_in_text() -> None:
     """Of one file the worst is shown first, those alike in the order of their lines."""
     found = [NOTE, replace(COUNT, severity=Severity.WARNING), replace(COUNT, line=3), replace(COUNT, line=4)]
-    shown = re.findall(r"^\S+: (\w+)\[", output.text(found, {}), re.MULTILINE)
+    shown = re.findall(r"^\S+: (\w+)\[", formats.text(found, {}), re.MULTILINE)
     assert shown == ["error", "error", "warning", "info"]
-    assert [block.split(": ")[0] for block in output.blocks(found, {})][:2] == ["job.yaml:3", "job.yaml:4"]
+    assert [block.split(": ")[0] for block in formats.blocks(found, {})][:2] == ["job.yaml:3", "job.yaml:4"]
 
 
 @pytest.mark.parametrize(
@@ -105,25 +105,25 @@ def test_a_long_line_is_cut_around_the_marks() -> None:
 def test_control_characters_never_reach_the_terminal() -> None:
     """Escape sequences in a file or its name cannot move the cursor or colour the screen."""
     bad = Finding("x", Severity.ERROR, "a.\x1b[2J", "m\x1b]0;title\x07", "f\u202e", "", "file\x1b[31m.yaml", 1)
-    shown = output.text([bad], {bad.file: "a: \x1b[5m\x00"})
+    shown = formats.text([bad], {bad.file: "a: \x1b[5m\x00"})
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
 
 
 def test_colour_changes_no_word() -> None:
     """Coloured text without its escape sequences is the plain text."""
-    plain, colored = (output.text([COUNT], {"job.yaml": TEXT}, color=color) for color in (False, True))
+    plain, colored = (formats.text([COUNT], {"job.yaml": TEXT}, color=color) for color in (False, True))
     assert "\x1b" not in plain and re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
 
 
 def test_summary_counts() -> None:
     """Singular and plural, nothing found, and the same words about the same line once."""
-    assert output.summary([COUNT, replace(COUNT, line=3), COUNT, NOTE]) == "2 errors, 1 info"
-    assert output.summary([]) == "no findings"
+    assert formats.summary([COUNT, replace(COUNT, line=3), COUNT, NOTE]) == "2 errors, 1 info"
+    assert formats.summary([]) == "no findings"
 
 
 def test_json_has_exactly_the_keys_that_stay() -> None:
     """The JSON interface: twelve keys in each finding."""
-    assert output.rows([COUNT]) == [
+    assert formats.rows([COUNT]) == [
         {
             "file": "job.yaml",
             "id": "accelerator-count",
@@ -145,18 +145,18 @@ def test_every_form_has_the_same_count() -> None:
     """Two places with the same words about one line are one finding with two paths, in text, JSON, SARIF and count."""
     other = replace(COUNT, path="workerPoolSpecs[1].machineSpec.acceleratorCount")
     found = [COUNT, other, NOTE, replace(NOTE, message="draws 1 CPU")]
-    text = output.text(found, {"job.yaml": TEXT}, info=False)
-    assert text.endswith(f"\n\n{output.summary(found)} (--info shows them)\n") and "1 error, 2 infos" in text
+    text = formats.text(found, {"job.yaml": TEXT}, info=False)
+    assert text.endswith(f"\n\n{formats.summary(found)} (--info shows them)\n") and "1 error, 2 infos" in text
     assert "n1-standard-8" in text and f"= at:  {COUNT.path}, {other.path}\n" in text
     assert "^^^^^^^^^^^^^^^^^^^\n" in text and text.count("error[") == 1
-    assert [row["paths"] for row in output.rows(found)] == [[COUNT.path, other.path], [], []]
-    (error, *_) = hold_sarif(json.loads(output.sarif(found, [], version="0.1.0")))
+    assert [row["paths"] for row in formats.rows(found)] == [[COUNT.path, other.path], [], []]
+    (error, *_) = hold_sarif(json.loads(formats.sarif(found, [], version="0.1.0")))
     assert len(error["locations"][0]["logicalLocations"]) == 2
 
 
 def test_the_snippet_of_an_overridden_value_is_the_override() -> None:
     """What --set gives is shown as it was typed; the file's old line is not."""
-    text = output.text([replace(COUNT, line=None, given="accelerator_count=3")], {"job.yaml": TEXT})
+    text = formats.text([replace(COUNT, line=None, given="accelerator_count=3")], {"job.yaml": TEXT})
     assert text.splitlines()[:4] == [
         "job.yaml: error[accelerator-count]: n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3",
         "  |",
@@ -197,7 +197,7 @@ def hold_sarif(log: dict[str, Any]) -> list[dict[str, Any]]:
 def test_sarif_of_real_findings() -> None:
     """Findings of a real check, with every rule in the table, have all that SARIF requires."""
     checked = spec.parse("studySpec: {metricz: []}\nmaxTrialCount: 0\n", file="a b/study.yaml")
-    results = hold_sarif(json.loads(output.sarif([*checked.findings, COUNT, NOTE], all_rules(), version="0.1.0")))
+    results = hold_sarif(json.loads(formats.sarif([*checked.findings, COUNT, NOTE], all_rules(), version="0.1.0")))
     first = results[0]
     assert first["ruleId"] == "unknown-field" and "Fix: write metrics" in first["message"]["text"]
     place = first["locations"][0]["physicalLocation"]
@@ -207,7 +207,7 @@ def test_sarif_of_real_findings() -> None:
 
 def test_sarif_of_nothing() -> None:
     """No findings and no rules still make a valid log."""
-    assert hold_sarif(json.loads(output.sarif([], [], version="0.1.0"))) == []
+    assert hold_sarif(json.loads(formats.sarif([], [], version="0.1.0"))) == []
 
 
 _TEXT = st.text(max_size=12)
@@ -231,11 +231,11 @@ _FINDINGS = st.lists(
 def test_any_finding_can_be_shown(findings: list[Finding], texts: dict[str, str], color: bool) -> None:
     """Whatever a finding holds: text that UTF-8 can carry, JSON that reads back, SARIF that is valid."""
     texts |= {finding.file: "a: {b: [1, 2]}\n\t- c" for finding in findings[:1]}
-    output.text(findings, texts, color=color).encode()
+    formats.text(findings, texts, color=color).encode()
     counted = folded(findings)
-    rows = json.loads(json.dumps(output.rows(findings)))
+    rows = json.loads(json.dumps(formats.rows(findings)))
     assert [row["message"] for row in rows] == [finding.message for finding in counted]
-    results = hold_sarif(json.loads(output.sarif(findings, [], version="0.1.0")))
+    results = hold_sarif(json.loads(formats.sarif(findings, [], version="0.1.0")))
     for result, finding in zip(results, counted, strict=True):
         if finding.file and not finding.file.startswith("/"):
             uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
