@@ -30,7 +30,7 @@ _results = False
 
 @contextmanager
 def recording(*, results: bool) -> Iterator[None]:
-    """Record the values that are used inside the block. With `results`, `result()` also replaces values by names; messages always do."""
+    """Record the values that are used inside the block. With `results`, `shown_result` also replaces values by names; messages always do."""
     global _recorded, _assigned, _results
     before = _recorded, _assigned, _results
     _recorded, _assigned, _results = {}, {}, results
@@ -104,7 +104,7 @@ def _single_blanks(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def result(data: Any) -> Any:
+def shown_result(data: Any) -> Any:
     """Return a verb's result, text or data, as it is shown."""
     return shown_data(data) if _results else data
 

@@ -38,7 +38,7 @@ def command(file: Path | None, project: str | None, region: str | None, port: in
     given = {"project": project, "region": region}
     loaded = config.load(file, overrides=[f"{key}={value}" for key, value in given.items() if value])
     if not is_local():
-        loaded.needs_environment()
+        loaded.require_environment()
     app = Starlette(routes=ProjectConsole(loaded, loaded.output(config.STATE_FOLDER)).routes())
     with control.bound(port) as listener:
         streams.note(f"the console of {loaded.project.project} is at http://127.0.0.1:{listener.getsockname()[1]}/")

@@ -17,7 +17,7 @@ from localvertex.server import running
 from vertexrig.cli import candidates, remote
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import FindingsError
-from vertexrig.project import runs
+from vertexrig.project import run_ids
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.triggered import Budget
 from vertexrig.results.rehearsal import Rehearsal
@@ -60,7 +60,9 @@ def rehearse(
     every = workspace.prepare_all(name)
     wrong = next((one for one in every if not one.ok), None)
     if wrong is not None:
-        raise FindingsError(f"{name} would fail: {wrong.first_error}; `{workspace.verb('check', name)}` shows all")
+        raise FindingsError(
+            f"{name} would fail: {wrong.first_error}; `{workspace.command_line('check', name)}` shows all"
+        )
     faults.parsed()  # before anything starts
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
@@ -93,7 +95,7 @@ def rehearse(
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
-    return recorder.finish(job.data, runs.run_id_of(job.output), error, attempts)
+    return recorder.finish(job.data, run_ids.run_id_of(job.output), error, attempts)
 
 
 def _cancel(request: SubmittedRun) -> None:

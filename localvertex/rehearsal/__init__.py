@@ -23,7 +23,7 @@ from localvertex.state import bind
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.package import builder
-from vertexrig.project import runs
+from vertexrig.project import run_ids
 from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
 from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
@@ -43,7 +43,9 @@ def prepare(workspace: Workspace, name: str) -> Prepared:
     """
     prepared = workspace.prepare(name)
     if not prepared.ok:
-        raise FindingsError(f"{name} would fail: {prepared.first_error}; `{workspace.verb('check', name)}` shows all")
+        raise FindingsError(
+            f"{name} would fail: {prepared.first_error}; `{workspace.command_line('check', name)}` shows all"
+        )
     return prepared
 
 
@@ -82,7 +84,7 @@ def rehearse(
     root = bind(loaded.output(STATE_FOLDER))  # again, after the verb: other callers come here first
     if resume:
         _must_be_there(prepared, root, resume)
-    prepared = prepared.in_run(resume or runs.new_run_id())
+    prepared = prepared.in_run(resume or run_ids.new_run_id())
     document, view = prepared.document, prepared.view
     # A job that is not a sweep starts cold: a forker pays off only when replicas of the same environment follow. A rehearsal
     # has no server behind gs://, so paths are always mapped to folders.
@@ -127,7 +129,7 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
     folder = _local(prepared.document.output_folder, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
     if run not in known:
-        raise runs.no_such_run(view.name, run, known)
+        raise run_ids.no_such_run(view.name, run, known)
 
 
 class Recorder:

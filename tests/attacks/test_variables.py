@@ -171,10 +171,10 @@ def test_a_short_value_is_replaced_as_a_whole_only() -> None:
     with variables.recording(results=True):
         for name, value in {"A": "a", "ENV": "prod", "KEY": "prod-long-1", "EMPTY": ""}.items():
             variables.record(name, value)
-        assert variables.result({"x": ["a", "abc", "prod", "product", "in prod.", "xprod-long-1x"]}) == {
+        assert variables.shown_result({"x": ["a", "abc", "prod", "product", "in prod.", "xprod-long-1x"]}) == {
             "x": ["${A}", "abc", "${ENV}", "product", "in prod.", "x${KEY}x"]
         }
-    assert variables.result("prod") == variables.shown("prod") == "prod"
+    assert variables.shown_result("prod") == variables.shown("prod") == "prod"
 
 
 @pytest.mark.parametrize("blanks", ["\n", "\n    ", "  "], ids=repr)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tools import REPOSITORY, installed, vertexrig
-from vertexrig.project.runs import RUN
+from vertexrig.project.run_ids import GENERATED
 
 #: The demo and the pages train the default model with its plot and its TensorBoard.
 ARGS = ("epochs=1", "model=dense", "plot=false", "tensorboard=false", "intra_op_threads=1")
@@ -47,7 +47,7 @@ def test_a_tpu_job_trains(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "the stand-in for image trainer-tpu:",
     ):
         assert any(stand_in in said for said in found["differences"])
-    assert RUN.fullmatch(found["run"]) and found["run"] in found["output"]
+    assert GENERATED.fullmatch(found["run"]) and found["run"] in found["output"]
     model = project / found["model"]
     assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1
     (log,) = project.glob(".vertexrig/jobs/*/logs/workerpool*.log")

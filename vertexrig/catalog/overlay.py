@@ -106,7 +106,7 @@ def _row(table: str, name: str, row: Any, place: typed.Place, base: Raw | None, 
         names: The names it may refer to.
     """
     cls, given = TABLES[table], _mapping(row, place)
-    for key, value in typed.fields(cls, given, place).items():
+    for key, value in typed.field_values(cls, given, place).items():
         _check_names(cls, key, value, place.at(key), names)
     problem = _new_row_lacks(table, name, given) if base is None else _type_changed(table, given, base)
     if table == "prices" and given.get("compute_engine_usd", 0) is None:

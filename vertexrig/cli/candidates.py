@@ -16,7 +16,7 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
 from vertexrig.files import revision
-from vertexrig.project import runs
+from vertexrig.project import run_ids
 from vertexrig.runs import submitted
 from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import FOLDER
@@ -206,12 +206,12 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str)
     """
     prepared.view.check_run_id(run_id, resume=True)
     name = prepared.view.name
-    uri = runs.folder(storage.uri(""), name, run_id)
+    uri = run_ids.output_folder(storage.uri(""), name, run_id)
     collection = COLLECTIONS[prepared.document.kind]
     known = [job for job in vertex.list(collection, filter=f"labels.{ENTRY_LABEL}={name}", limit=50) if job.output]
     live = next((job for job in known if job.output == uri and not job.ended), None)
     if live is not None:
         raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")
-    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run_id}/"), None)
+    written = any(job.output == uri for job in known) or next(storage.list(f"{run_ids.FOLDER}/{name}/{run_id}/"), None)
     if not written:
-        raise runs.no_such_run(name, run_id, (runs.run_id_of(job.output) for job in known))
+        raise run_ids.no_such_run(name, run_id, (run_ids.run_id_of(job.output) for job in known))

@@ -27,8 +27,8 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
             # Packages that the user names by URI are there already: only those made here are uploaded.
             packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
             images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}
-            lines += [workspace.verb("image", name, "--push", literal=True)] if images - uploaded else []
-            lines += [workspace.verb("package", name, "--upload", literal=True)] if packages - uploaded else []
+            lines += [workspace.command_line("image", name, "--push", literal=True)] if images - uploaded else []
+            lines += [workspace.command_line("package", name, "--upload", literal=True)] if packages - uploaded else []
             uploaded |= images | packages
         lines.append(create_command(one, path))
     return lines
@@ -36,8 +36,7 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
 
 def create_command(one: Prepared, path: Path) -> str:
     """Return the command that creates a rendered job, once its package and image are uploaded."""
-    # gcloud cannot create every job from its file, but the API can; whether a check of that is silenced does not matter
-    refused = refused_by_gcloud(one.document)
-    if refused:
-        return one.workspace.verb("submit", one.view.name, literal=True)
+    # The API creates a job that gcloud refuses. The findings do not tell: the project file may silence the rule.
+    if refused_by_gcloud(one.document):
+        return one.workspace.command_line("submit", one.view.name, literal=True)
     return one.rendered.shell_command(path)

@@ -57,7 +57,7 @@ def command(
     )
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
-        check = next_commands.line("check", target) if is_file else workspace.verb("check", target)
+        check = next_commands.line("check", target) if is_file else workspace.command_line("check", target)
         count = "1 error" if errors == 1 else f"{errors} errors"
         streams.note(
             f"{target} has {count} that `explain` cannot read. Keys with an error are left out. To see the errors: `{check}`"

@@ -73,7 +73,7 @@ def command(
             f"{name} does not run an image that vertexrig builds: write `image: build` under `trainer` or under the job"
         )
     if mode != PLAN and not images.is_local():
-        loaded.needs_environment()
+        loaded.require_environment()
     made = [_make(loaded, kind, lock) for kind in kinds]
     if mode == PLAN:
         _show(loaded, made)

@@ -29,7 +29,7 @@ def program() -> str:
 
 
 def line(*words: object) -> str:
-    """Return a command line of this program; `Workspace.verb` also adds the options of a loaded project."""
+    """Return a command line of this program; `Workspace.command_line` also adds the options of a loaded project."""
     return command_line(*words, program=program(), environ=variables.assigned())
 
 

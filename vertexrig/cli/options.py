@@ -154,7 +154,7 @@ def format_option(*names: str) -> Callable[[F], F]:
 class ProjectOptions:
     """The project that a command line names: its file, the overrides of its keys, and its templates."""
 
-    file: Path | None = shared(file_option)
+    file: Path | None = shared(file_option)  # adds `--env`, too, whose value is no field: `_choose` keeps it
     overrides: tuple[str, ...] = option(
         "--set",
         multiple=True,
@@ -170,7 +170,11 @@ class ProjectOptions:
     )
 
     def workspace(self, target: str | None = None) -> Workspace:
-        """Return the workspace of the project; `target` is the job or sweep that the overrides are for."""
+        """Return the workspace of the project.
+
+        Args:
+            target: The one job or sweep that the command names: `--set KEY=VALUE` may leave its path out. None if it names several.
+        """
         loaded = config.load(self.file, overrides=self.overrides, target=target)
         return Workspace(loaded, templates=self.templates, program=next_commands.program())
 

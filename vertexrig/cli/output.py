@@ -39,7 +39,7 @@ class CommandOutput:
     def stream(self, key: str, items: Sequence[Any]) -> None:
         """Print more items of the list that is the document's first key."""
         if items:
-            text = ",\n".join(indent(json.dumps(item, indent=2), "    ") for item in variables.result(items))
+            text = ",\n".join(indent(json.dumps(item, indent=2), "    ") for item in variables.shown_result(items))
             say((",\n" if self.streamed else f'{{\n  "{key}": [\n') + text, nl=False)
             self.streamed = key
 
@@ -49,7 +49,7 @@ class CommandOutput:
         if self.sent or not (self.data or problem or self.streamed):
             return
         self.sent = True
-        data = variables.result(self.data)
+        data = variables.shown_result(self.data)
         data = data if problem is None else {**data, "error": variables.shown_data(problem.data())}
         text = json.dumps(data, indent=2)
         if self.streamed:  # what is left of the document follows the list
@@ -107,7 +107,7 @@ def say(text: str | bytes, *, nl: bool = True, literal: bool = False) -> bool:
     """
     color = streams.wants_color(sys.stdout, os.environ)
     if isinstance(text, str):
-        text = safe(text if literal else variables.result(text), painted=color)
+        text = safe(text if literal else variables.shown_result(text), painted=color)
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
         click.echo(text, file=sys.stdout, nl=nl, color=color)

@@ -38,14 +38,14 @@ def load(file: Path | None, *, deployed: bool = False) -> config.Loaded:
     """
     loaded = config.load(file)
     if deployed or not is_local():
-        loaded.needs_environment()
+        loaded.require_environment()
     return loaded
 
 
 def service(loaded: config.Loaded) -> Vertex:
     """Return the API of a project; NoEnvironmentError as `load`."""
     if not is_local():
-        loaded.needs_environment()
+        loaded.require_environment()
     return Vertex(loaded.project.project, loaded.project.region)
 
 
@@ -65,7 +65,7 @@ def bucket(loaded: config.Loaded, kept: str) -> Storage:
         UsageError: The project file has no bucket.
     """
     if not is_local():
-        loaded.needs_environment()
+        loaded.require_environment()
     if not loaded.project.bucket:
         raise UsageError(f"the project file needs a `bucket`, which stores the {kept}")
     return Storage(loaded.project.bucket, location=loaded.project.region)

@@ -18,7 +18,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
-from vertexrig.project import runs
+from vertexrig.project import run_ids
 from vertexrig.yamltext import RawPath
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def command(
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
-    run_id = runs.new_run_id() if run_id == "new" else run_id
+    run_id = run_ids.new_run_id() if run_id == "new" else run_id
     prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
     if output is not None:  # one file: without the candidates
         prepared = prepared[:1]
@@ -179,7 +179,9 @@ def _switches(workspace: Workspace, words: Sequence[object], keys: list[RawPath]
     if of_trainer is not None and "${IMAGE:-" in of_trainer:
         # VERTEXRIG_TYPED: the command that a Makefile was called with
         typed = os.environ.get("VERTEXRIG_TYPED")
-        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *words, environ={"IMAGE": "build"})
+        again = (
+            f"IMAGE=build {typed}" if typed else workspace.command_line("render", *words, environ={"IMAGE": "build"})
+        )
         yield f"`{again}`"
     elif of_trainer is not None:
         yield f"write `image: build` in {loaded.file}"

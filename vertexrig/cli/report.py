@@ -85,7 +85,9 @@ def command(job: str, where: options.WhereOptions, output: Path | None, lineage:
     data |= {"attempts": attempts} if attempts else {}
     if output is not None:
         whole = format_ == "json" and ending == ".json"
-        write_text(output, json.dumps(variables.result(data), indent=2) + "\n" if whole else variables.result(text))
+        write_text(
+            output, json.dumps(variables.shown_result(data), indent=2) + "\n" if whole else variables.shown_result(text)
+        )
         streams.note(f"wrote {output}")
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 

@@ -15,7 +15,7 @@ from vertexrig.cli.output import result
 from vertexrig.cli.watch import lines
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import revision
-from vertexrig.project.runs import new_run_id
+from vertexrig.project.run_ids import new_run_id
 from vertexrig.project.triggered import Budget
 from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import fresh_key, request_key

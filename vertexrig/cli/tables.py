@@ -19,7 +19,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
     On a terminal, long cells are wrapped to its width. If the headings do not fit, each row becomes a block of lines.
     """
-    cells = [[clean(str(variables.result(shown(cell)))).strip() for cell in row] for row in rows]
+    cells = [[clean(str(variables.shown_result(shown(cell)))).strip() for cell in row] for row in rows]
     names = list(headings)
     width = streams.width(sys.stdout)
     # Below that rich would fold the headings themselves, one letter to a line.

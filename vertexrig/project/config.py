@@ -116,13 +116,16 @@ class Loaded:
         """Return where the file has the value at `path`, such as `environments.prod.bucket`."""
         return path if _is_overridden(path, self.given) else self.chosen.in_file(path, self.lines)
 
-    def needs_environment(self) -> None:
+    def require_environment(self) -> None:
         """Raise NoEnvironmentError if the file has environments and none is chosen."""
         if self.chosen.names and not self.env:
             raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
 
     def origin(self, path: yamltext.RawPath) -> int | str | None:
-        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override."""
+        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
+
+        None if there is no such key: the first line of the file, which an error names then, would say nothing.
+        """
         for n in range(len(path), 0, -1):
             found = self.given.get(path[:n]) or self.lines.get(path[:n])
             if found is not None:
@@ -397,7 +400,8 @@ def _override(
     """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
     Returns:
-        The override's text by the path of each value that it gives, and the path of the item that it removed from a list, else ().
+        The override's text by the path of each value that it gives or key that it removes, and, for an item that it removes from a
+        list, the path of that item, otherwise ().
     """
     key, equals, value = text.partition("=")
     removing = not equals and key.endswith("-")

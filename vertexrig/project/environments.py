@@ -47,7 +47,8 @@ class Chosen:
         names: All environments of the file.
         merged: The file's values with those of the environment, `${…}` as it is written, without the entries left out; empty without an
             environment.
-        own: Paths of the merged values that this environment gives; `()` is always among them.
+        own: Paths of the merged values that this environment gives; empty without an environment. `()` is among them, because an error on
+            a key that is missing at the top is the environment's.
     """
 
     name: str = ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import UsageError, did_you_mean
-from vertexrig.project import model, runs
+from vertexrig.project import model, run_ids
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render import resolve
 from vertexrig.render.artifacts import Artifacts, Uploaded
@@ -65,13 +65,6 @@ class Rendered:
     def shell_command(self, file: str | Path) -> str:
         """Return `command` as a line for a POSIX shell."""
         return shlex.join(self.command(file))
-
-
-class _NoUris(Artifacts):
-    """The trainer's packages, without their URIs."""
-
-    def package(self, tf_version: str | None) -> str:
-        return ""
 
 
 class Renderer:
@@ -155,7 +148,7 @@ class Renderer:
 
     def in_run(self, view: resolve.View, run_id: str) -> Rendered:
         """Return the YAML of a job or sweep with the output folder of one run."""
-        folder = runs.folder(self.loaded.project.bucket, view.name, run_id)
+        folder = run_ids.output_folder(self.loaded.project.bucket, view.name, run_id)
         return self._rendered(replace(view, job=replace(view.job, base_output_directory=folder), run_id=run_id))
 
     def _rendered(self, view: resolve.View) -> Rendered:
@@ -163,20 +156,6 @@ class Renderer:
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
-
-    def tf_version(self, name: str | None = None) -> str | None:
-        """Return the TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
-
-        Args:
-            name: A job or sweep; None asks for the project's own trainer.image.
-        """
-        if name is not None:
-            # the version is known before the package has a URI, which takes a bucket
-            return next(iter(resolve.resolve(self.loaded, name, self.catalog, _NoUris(self.loaded)).packages), None)
-        image, framework = self.loaded.project.trainer.image, self.artifacts.framework
-        newest = image == model.PREBUILT
-        found = self.catalog.newest_image(framework, "cpu") if newest else self.catalog.find_short(image, "cpu")
-        return found.version if found is not None and found.framework == "tf" else None
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
         if topology in self._found:
@@ -203,12 +182,35 @@ class Renderer:
 
     def _check_roles(self, view: resolve.View) -> None:
         """Refuse a role that the project file gives and the template never looks at."""
-        for role in resolve.ROLES[1:]:
-            if view.pools[role] is not None and role not in self.templates.names_used(
-                f"{view.job.topology}{TEMPLATE_SUFFIX}"
-            ):
+        template = f"{view.job.topology}{TEMPLATE_SUFFIX}"
+        for role, pool in view.pools.items():
+            # the chief is no key of the project file
+            if role != "chief" and pool is not None and role not in self.templates.names_used(template):
                 message = f"topology {view.job.topology} has no {role.replace('_', ' ')}: leave {role} out, or use another topology"
                 raise self.loaded.error(message, *view.job_key, role)
+
+    def tf_version(self, name: str | None = None) -> str | None:
+        """Return the TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
+
+        None, too, for a job that installs packages of other URIs (`package_uris`) and not the trainer's.
+
+        Args:
+            name: A job or sweep; None asks for the project's own trainer.image.
+        """
+        if name is not None:
+            # the version is known before the package has a URI, which takes a bucket
+            return next(iter(resolve.resolve(self.loaded, name, self.catalog, _NoUris(self.loaded)).packages), None)
+        image, framework = self.loaded.project.trainer.image, self.artifacts.framework
+        newest = image == model.PREBUILT
+        found = self.catalog.newest_image(framework, "cpu") if newest else self.catalog.find_short(image, "cpu")
+        return found.version if found is not None and found.framework == "tf" else None
+
+
+class _NoUris(Artifacts):
+    """The trainer's packages, without their URIs."""
+
+    def package(self, tf_version: str | None) -> str:
+        return ""
 
 
 def shipped_templates() -> Path:
@@ -246,9 +248,9 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     below, below_is_item = -1, False  # indentation of the nearest kept line below, -1 at the end
     for line in reversed(lines):
         content = line.lstrip(" ")
-        if content.endswith(": null") and content[0] not in "-#":  # most lines
-            continue
-        if not content.strip():
+        is_null = content.endswith(": null")
+        # first what most lines are: a null that gives no dash away
+        if (is_null and content[0] not in "-#") or not content.strip():
             continue
         if content.startswith("#"):
             # held back, so that a dash that moves down meets a value; every comment is kept
@@ -259,7 +261,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         key_indent = indent + 2 if item else indent  # of `machineSpec` in `- machineSpec:`
         # the line below belongs to this key if it is indented deeper, or is a list item at the key's own indentation
         has_content = below > key_indent or (below == key_indent and below_is_item)
-        if content.endswith(": null") or (content.endswith(":") and not has_content):
+        if is_null or (content.endswith(":") and not has_content):
             if (
                 item and below == key_indent and not below_is_item
             ):  # the line below is the item's next key: it gets the dash

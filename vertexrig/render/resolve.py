@@ -13,7 +13,7 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.errors import Errors, UsageError, did_you_mean
-from vertexrig.project import model, runs
+from vertexrig.project import model, run_ids
 from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
@@ -21,6 +21,7 @@ from vertexrig.render.artifacts import Artifacts
 from vertexrig.yamltext import RawPath
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
+"""Roles of pools; the chief is the job's own pool, the others are keys of a job."""
 
 _MACHINE_COMPANIONS = tuple(
     "accelerator_type accelerator_count gpu_partition_size tpu_topology reservation_affinity".split()
@@ -146,7 +147,7 @@ class View:
                 if fixed
                 else f"{self.name} has no output folder, because the project file has no bucket; runs with names need one"
             )
-        if not runs.NAME.fullmatch(run_id):
+        if not run_ids.RUN_ID.fullmatch(run_id):
             raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
 
 
@@ -176,12 +177,12 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
-    errors.end()  # before the pools: they ask for the trainer's package, which the trigger looks for in the bucket
+    errors.end()  # before the pools: for these the trigger asks the bucket for the package, which a wrong job does not need
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     takes_run_id = output is None and bool(project.bucket)
     if takes_run_id:
-        output = runs.folder(project.bucket, name)
+        output = run_ids.output_folder(project.bucket, name)
     account = job.service_account or project.service_account
     job = replace(job, args=args, base_output_directory=output, service_account=account)
     return View(
@@ -275,7 +276,7 @@ class _Resolver:
     """Fills in the pools of one job."""
 
     loaded: Loaded
-    name: str
+    job_name: str
     job: model.Job
     arg_keys: tuple[RawPath, ...]
     catalog: Catalog
@@ -340,7 +341,7 @@ class _Resolver:
                 raise self.loaded.error(
                     f"image: {written.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
                     "name another program's image as container: {image_uri: IMAGE}",
-                    *("jobs", self.name, role, "image"),
+                    *("jobs", self.job_name, role, "image"),
                 )
             limits = self.catalog.limits
             host = self.catalog.host_for_region(self.loaded.project.region)
@@ -398,12 +399,13 @@ class _Resolver:
                 choices = (
                     "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
                 )
-            path: tuple[str, ...] = ("jobs", self.name, "image") if self.job.image else ("trainer", "image")
+            path: tuple[str, ...] = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
             where = ""
             if role != "chief" and getattr(self.written(role), "image", None):
-                path, where = ("jobs", self.name, role, "image"), f" ({role})"
+                path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
             raise self.loaded.error(
-                f"job {self.name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
+                f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.",
+                *path,
             )
         version = found.version if found.framework == "tf" else None
         return _PoolImage(found.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
@@ -422,11 +424,11 @@ class _Resolver:
 
     def owners(self, role: str, written: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
         """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
-        of_job: RawPath = ("jobs", self.name)
+        of_job: RawPath = ("jobs", self.job_name)
         if written is self.job:
             return [(of_job, self.job)]
         own = ((*of_job, role), written)
-        # a Reduction Server takes nothing from the job
+        # a Reduction Server inherits nothing; nfs_mounts are no key of a role, and hold for every pool of the job
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
     def keys(
@@ -434,8 +436,8 @@ class _Resolver:
     ) -> dict[RawPath, RawPath]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
-        keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.name, "nfs_mounts")}
-        keys["python_module",] = ("jobs", self.name, "module") if self.job.module else ("trainer", "module")
+        keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
+        keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
         if owners[0][1] is self.job:  # not a Reduction Server, which runs no image of the trainer
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
@@ -445,8 +447,8 @@ class _Resolver:
                 keys["image_uri",] = (*path, "container", "image_uri")
             elif owner.image:
                 keys["image_uri",] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
-        own_args = written is not self.job and written.args is not None
-        args = _keys_of(written.args or (), (*owners[-1][0], "args")) if own_args else self.arg_keys
+        inherits_args = owners[0][1] is self.job and (written is self.job or written.args is None)
+        args = self.arg_keys if inherits_args else _keys_of(written.args or (), (*owners[-1][0], "args"))
         return keys | {("args", n): key for n, key in enumerate(args)}
 
     def command(
@@ -464,7 +466,7 @@ class _Resolver:
             entrypoint = ("python", "-m", trainer.module)
             if module in (None, trainer.module):
                 return (), entrypoint, {}
-            return ("python", "-m", module), entrypoint, {("command", 2): ("jobs", self.name, "module")}
+            return ("python", "-m", module), entrypoint, {("command", 2): ("jobs", self.job_name, "module")}
         return trainer.command, (), {("command", n): ("trainer", "command", n) for n in range(len(trainer.command))}
 
     def packages(
@@ -478,7 +480,7 @@ class _Resolver:
         if not uris:
             uri = self.artifacts.package(image.tf_version)
             return (uri,), (image.tf_version, uri), {("package_uris", 0): ("trainer", "path")}
-        path: RawPath = ("jobs", self.name) if job.package_uris else ("trainer",)
+        path: RawPath = ("jobs", self.job_name) if job.package_uris else ("trainer",)
         return uris, None, {("package_uris", n): (*path, "package_uris", n) for n in range(len(uris))}
 
 

@@ -67,7 +67,9 @@ class Templates:
             source = self.environment.loader.get_source(self.environment, template)[0]
             with _explaining(template):
                 tree = self.environment.parse(source)
-            names = self._used[template] = meta.find_undeclared_variables(tree)
+            names = meta.find_undeclared_variables(tree)
+            # before the others, which may include this one; the same set gets their names below
+            self._used[template] = names
             for other in meta.find_referenced_templates(tree):
                 # one that is not there may be included with `ignore missing`; without that, rendering has failed before
                 with contextlib.suppress(jinja2.TemplateNotFound):

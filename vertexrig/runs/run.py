@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vertexrig import times
 from vertexrig.cloud.storage import as_json
-from vertexrig.project.runs import NAME
+from vertexrig.project.run_ids import RUN_ID
 from vertexrig.submit.claims import Key
 from vertexrig.submit.submission import is_body
 
@@ -245,7 +245,7 @@ def parse(id: str, content: bytes) -> Run | None:
         return None
     if not isinstance(key["text"], str) or not isinstance(key["window_s"], (int, float, type(None))):
         return None
-    if not all(map(_is_attempt, attempts)) or (texts["run_id"] and not NAME.fullmatch(texts["run_id"])):
+    if not all(map(_is_attempt, attempts)) or (texts["run_id"] and not RUN_ID.fullmatch(texts["run_id"])):
         return None
     if any(
         texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since", "stopped")

@@ -124,7 +124,7 @@ def build(cls: type[T], value: Any, place: Place) -> T:
     given = {key: item for key, item in value.items() if item is not None or key not in hints(cls)}
     errors = Errors()
     with errors:
-        found = fields(cls, given, place)
+        found = field_values(cls, given, place)
     # with an unknown key present, the missing key may just be misspelt: report only the unknown one
     if given.keys() <= hints(cls).keys():
         docs = {field.name: field.metadata.get("doc", "") for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def keys(cls: Any) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls) if field.init and not field.metadata.get("computed")}
 
 
-def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def field_values(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return the fields of the dataclass `cls` that a mapping gives, as their types; ConfigError with all that do not fit."""
     known = keys(cls)
     found, errors = {}, Errors()

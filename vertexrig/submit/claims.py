@@ -28,8 +28,8 @@ from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import VERSION
 from vertexrig.errors import VertexrigError
-from vertexrig.project import runs
-from vertexrig.project.runs import new_run_id
+from vertexrig.project import run_ids
+from vertexrig.project.run_ids import new_run_id
 from vertexrig.spec.api_names import JOB
 from vertexrig.spec.labels import CLAIM_LABEL
 
@@ -437,7 +437,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
         and all(_ID.fullmatch(one) and one[:32] == stem for one in (id, *before, *winners))
         and all(map(_MADE.fullmatch, names))
         and all(map(_TOKEN.fullmatch, winners.values()))
-        and runs.NAME.fullmatch(run_id) is not None
+        and run_ids.RUN_ID.fullmatch(run_id) is not None
     )
     return Claim(id, token, asked, run, kind, state, job, run_id, before, winners, ended) if fits else None
 

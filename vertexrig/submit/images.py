@@ -47,7 +47,7 @@ def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list
         for kind, uri in found.items():
             if not registry.has(uri):
                 name = next(name for name in names if kind in images[name])
-                line = workspace.verb("image", name, "--push")
+                line = workspace.command_line("image", name, "--push")
                 raise NoImageError(
                     f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
                 )

@@ -27,7 +27,7 @@ from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config, environments
 from vertexrig.project.config import TICK_PATH
-from vertexrig.project.runs import new_run_id
+from vertexrig.project.run_ids import new_run_id
 from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import NO_MACHINES, Delivery, NotStartedError
 from vertexrig.runs.engine import ChangedError, Engine, NoMachinesError

@@ -210,7 +210,7 @@ def check_images(subject: Subject) -> Iterator[Result]:
         known |= uris
         for uri in uris:
             there = registry.has(uri)
-            fix = "" if there else workspace.verb("image", name, "--push")
+            fix = "" if there else workspace.command_line("image", name, "--push")
             yield Result("image", "ok" if there else "warning", f"{uri} is {'there' if there else 'not there'}", fix)
 
 

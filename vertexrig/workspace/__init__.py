@@ -47,7 +47,7 @@ class Prepared:
     Args:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
-        yaml_findings: What the checks found, with lines of the rendered YAML.
+        yaml_findings: What the checks found. Each names the project file, but its line is one of the rendered YAML; `findings` corrects that.
         workspace: The project it comes from.
         candidate: Number of the candidate: 1 is the job or sweep without changes, its `candidates` count from 2.
         first: For a candidate from 2 on, the job or sweep without changes.
@@ -148,7 +148,7 @@ class Workspace:
         program: str = "vertexrig",
         uploaded: Uploaded | None = None,
     ) -> None:
-        self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self.loaded, self._templates, self._region, self._named_trainer = loaded, templates, region, trainer
         self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
         self._image_programs: dict[tuple[Path, str], TrainerSource] = {}  # `known` of `read_container`
@@ -213,7 +213,7 @@ class Workspace:
         found += [one for one in self._outside_the_spec(rendered.view) if one.id not in silenced]
         if "requirements" not in silenced:
             found += self._requirements(rendered.view, document)
-        submit = self.verb("submit", name)
+        submit = self.command_line("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         if IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
@@ -261,7 +261,7 @@ class Workspace:
 
     def _trainer_folder(self) -> Path:
         """Return the folder of `--trainer`, otherwise that of the project's trainer."""
-        return self._trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+        return self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return the rendered YAML, read strictly.
@@ -304,7 +304,7 @@ class Workspace:
         that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
         `custom_image`.
         """
-        project, named = self.loaded.project, self._trainer is not None
+        project, named = self.loaded.project, self._named_trainer is not None
         modules = {pool.module for pool in document.pools if pool.module}
         if modules:
             if named and len(modules) > 1:
@@ -330,7 +330,7 @@ class Workspace:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
-        folder = self._trainer
+        folder = self._named_trainer
         if folder is None:
             local = next((one for key, one in project.local.images.items() if fnmatchcase(pool.image, key)), None)
             if local is not None:
@@ -362,7 +362,7 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def verb(self, *words: object, literal: bool = False, environ: Mapping[str, str] | None = None) -> str:
+    def command_line(self, *words: object, literal: bool = False, environ: Mapping[str, str] | None = None) -> str:
         """Return a command line for this project, with the variables and options that select it: `--file`, `--set`, `--templates`.
 
         Args:

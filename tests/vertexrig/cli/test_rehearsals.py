@@ -25,7 +25,7 @@ from tests.support import tools
 from tests.support.jobkit import sdist
 from vertexrig import cli
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
-from vertexrig.project.runs import RUN
+from vertexrig.project.run_ids import GENERATED
 from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
 from vertexrig.workspace import Workspace
@@ -128,7 +128,7 @@ def rehearsed(*words: str, fails: type[Exception] | None = None) -> dict[str, An
 def test_each_run_has_a_folder_of_its_own(here: Path) -> None:
     """Two runs of one job write to two folders; a third that resumes the first by name writes to the first's."""
     first, second = rehearsed("cpu"), rehearsed("cpu")
-    assert RUN.fullmatch(first["run"]) and first["run"] != second["run"]
+    assert GENERATED.fullmatch(first["run"]) and first["run"] != second["run"]
     place = here / ".vertexrig/gs/my-bucket/runs/cpu"
     for one in (first, second):
         assert (here / one["output"]).samefile(place / one["run"])

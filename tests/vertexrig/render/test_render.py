@@ -360,6 +360,15 @@ def test_the_errors_of_all_pools_are_told_together() -> None:
     assert "jobs.c.ps.image: job 'c' (ps): there is no prebuilt cpu image 'tf-9.8'" in second
 
 
+def test_a_reduction_server_has_no_keys_of_the_jobs_arguments() -> None:
+    """Its arguments come from its own keys or are none; the workers inherit those of the job, with their keys."""
+    job = "machine_type: n1-standard-8, args: {epochs: 1}, worker: {}, reduction_server: {}"
+    pools = project(f"jobs: {{c: {{topology: multi-worker, {job}}}}}").view("c").pools
+    found = {role: pool.keys.get(("args", 0)) for role, pool in pools.items() if pool is not None}
+    own = ("jobs", "c", "args", "epochs")
+    assert found == {"chief": own, "worker": own, "reduction_server": None}
+
+
 def test_a_sweep_drops_arguments_that_the_study_decides() -> None:
     """An argument of the job that is a parameter of the study is left out, so that the trainer gets it once."""
     text = (

@@ -19,7 +19,7 @@ from localvertex import server
 from tests.support import clouds
 from vertexrig import cli
 from vertexrig.errors import UsageError
-from vertexrig.project import runs
+from vertexrig.project import run_ids
 from vertexrig.submit.claims import Claims, request_key
 from vertexrig.submit.submission import Request, Submitted, Submitter
 
@@ -51,9 +51,12 @@ def output(here: clouds.Cloud, name: str) -> str:
 @given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(timezone.utc)))
 def test_names_of_runs(now: datetime) -> None:
     """A run's name is recognised at the end of its output folder, and sorts by time."""
-    name = runs.new_run_id(now)
-    assert runs.RUN.fullmatch(name) and runs.run_id_of(f"{runs.folder('gs://b/x/', 'cpu', name)}/") == name
-    assert name.startswith(f"{now:%Y%m%d-%H%M%S}-") and runs.run_id_of("gs://b/runs/cpu") == ""
+    name = run_ids.new_run_id(now)
+    assert (
+        run_ids.GENERATED.fullmatch(name)
+        and run_ids.run_id_of(f"{run_ids.output_folder('gs://b/x/', 'cpu', name)}/") == name
+    )
+    assert name.startswith(f"{now:%Y%m%d-%H%M%S}-") and run_ids.run_id_of("gs://b/runs/cpu") == ""
 
 
 def test_submit_tells_the_folder(folder: Path, here: server.RunningServer) -> None:
@@ -62,7 +65,7 @@ def test_submit_tells_the_folder(folder: Path, here: server.RunningServer) -> No
     folders = [json.loads(one.stdout)["output"] for one in made]
     assert len(set(folders)) == 3
     for name, one, uri in zip(("cpu", "cpu", "sweep"), made, folders, strict=True):
-        assert uri.startswith(f"gs://my-bucket/runs/{name}/") and runs.run_id_of(uri)
+        assert uri.startswith(f"gs://my-bucket/runs/{name}/") and run_ids.run_id_of(uri)
         assert f"output folder: {uri}\n" in one.stderr and output(here, json.loads(one.stdout)["name"]) == uri
 
 
@@ -78,7 +81,7 @@ def test_a_healed_claim_keeps_its_folder(tmp_path: Path) -> None:
     claims = Claims(here.storage, lease_s=1.0)
     claims.take(key, body, "cpu", lambda _: None, lambda _: {})
     stored = here.storage.read_json(key.path)
-    assert stored is not None and runs.RUN.fullmatch(stored["run_id"])
+    assert stored is not None and run_ids.GENERATED.fullmatch(stored["run_id"])
     here.clock.at += 2
     submitter = clouds.submitter(here, tmp_path, claims=claims)
     made = submitter.submit(submitter.prepare_all(Request("cpu"))[0], key, body)
@@ -89,7 +92,7 @@ def test_a_healed_claim_keeps_its_folder(tmp_path: Path) -> None:
 def test_resume_by_name(folder: Path, here: server.RunningServer) -> None:
     """--resume takes the folder of an earlier run of the job; one that still runs, or is not there, is refused."""
     first = json.loads(run("submit", "cpu", "--format=json").stdout)
-    name = runs.run_id_of(first["output"])
+    name = run_ids.run_id_of(first["output"])
     living = run("submit", "cpu", f"--resume={name}", fails=True)
     assert f"still writes into {first['output']}" in str(living.exception)
     vertex = clouds.vertex(here)
@@ -130,7 +133,7 @@ def test_render_is_stable_and_names_runs_on_demand(folder: Path) -> None:
     assert '"gs://my-bucket/runs/cpu/mine"' in file.read_text()
     said = run("render", "cpu", "--run=new").stderr
     uri = said.partition("output folder: ")[2].splitlines()[0]
-    assert runs.run_id_of(uri) and f'"{uri}"' in file.read_text()
+    assert run_ids.run_id_of(uri) and f'"{uri}"' in file.read_text()
     run("render", "cpu", "--run=../up", fails=True)
     shutil.rmtree(folder / "build")
 
@@ -138,4 +141,4 @@ def test_render_is_stable_and_names_runs_on_demand(folder: Path) -> None:
 def test_a_dry_run_shows_a_run(folder: Path) -> None:
     """The dry run prints what would be sent, with the folder of a run."""
     body = json.loads(run("submit", "cpu", "--dry-run").stdout)
-    assert runs.run_id_of(body["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"])
+    assert run_ids.run_id_of(body["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"])

@@ -10,10 +10,10 @@ from datetime import datetime, timezone
 from vertexrig.errors import UsageError
 
 FOLDER = "runs"
-RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
-"""A run's id: `20261121-171500-ab12`."""
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""The name of a run that can be resumed: an id, or a name that a user has chosen."""
+GENERATED = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
+"""A run id that the tool has made: `20261121-171500-ab12`."""
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""A run id that a person may give: one that the tool has made, or one of their own."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -26,10 +26,10 @@ def new_run_id(now: datetime | None = None) -> str:
 def run_id_of(uri: str) -> str:
     """Return the id of the run whose folder an output URI is, "" if it is not the folder of a run."""
     last = uri.rstrip("/").rpartition("/")[2]
-    return last if RUN.fullmatch(last) else ""
+    return last if GENERATED.fullmatch(last) else ""
 
 
-def folder(bucket: str, name: str, run_id: str = "") -> str:
+def output_folder(bucket: str, name: str, run_id: str = "") -> str:
     """Return the output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
     base = f"{bucket.rstrip('/')}/{FOLDER}/{name}"
     return f"{base}/{run_id}" if run_id else base
