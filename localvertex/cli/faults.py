@@ -87,6 +87,7 @@ def rehearse(
             for text in faults.texts:
                 add_fault(here, text, speed)
             try:
+                # With "json" its lines go to stderr: stdout gets the summary alone, in both formats.
                 at = candidates.follow(request, _LOOK_EVERY_S, "json")
             except BaseException:
                 _cancel(request)
@@ -95,7 +96,7 @@ def rehearse(
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
-    return recorder.finish(job.data, run_ids.run_id_of(job.output), error, attempts)
+    return recorder.finish(job.data, resume or run_ids.run_id_of(job.output), error, attempts)
 
 
 def _cancel(request: SubmittedRun) -> None:

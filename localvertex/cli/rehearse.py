@@ -74,22 +74,22 @@ def command(
     extras.need("optuna", "requests")  # the extra `local` brings both; only a sweep imports optuna
     from localvertex.rehearsal import no_trials, prepare, rehearse  # 140 ms, and an extra
 
-    workspace = project.workspace(name)
+    workspace = limited = project.workspace(name)
     if faults.texts and trials is not None:
         sweep = workspace.loaded.runnable(name)
         if not isinstance(sweep, Sweep):
             raise no_trials(name)
         # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
-        workspace = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
+        limited = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
-    watcher, options_given = _watcher(name, quiet), next_commands.named(project.file)
+    watcher, file_and_env = _watcher(name, quiet), next_commands.named(project.file)
     interrupted: list[int] = []
     if faults.texts:  # its server handles signals, and it prepares every candidate
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
-            workspace,
+            limited,
             name,
             faults,
             pace,
@@ -114,7 +114,7 @@ def command(
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"to show these trials again:\n{next_commands.line('trials', name, '--local', *options_given)}")
+        streams.note(f"to show these trials again:\n{next_commands.line('trials', name, '--local', *file_and_env)}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
@@ -125,11 +125,10 @@ def command(
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
-        streams.note(
-            f"to run it on Vertex AI, with its candidates:\n{next_commands.line('submit', name, '--watch', *options_given)}"
-        )
+        streams.note("to run it on Vertex AI, with its candidates:")
+        streams.note(workspace.command_line("submit", name, "--watch", literal=True), literal=True)
     else:
-        _next_steps(prepared, options_given, project.file, done)
+        _next_steps(prepared, file_and_env, project.file, done)
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
@@ -153,14 +152,14 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     return Watcher(line=(lambda job, one: None) if quiet else line, state=state, trial=trial)
 
 
-def _next_steps(prepared: Prepared, options_given: list[object], file: Path | None, done: Rehearsal) -> None:
+def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | None, done: Rehearsal) -> None:
     """Write the job's YAML, without this run's output folder, and print the commands to type next."""
     name, path = prepared.view.name, prepared.file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if prepared.document.study is not None:
-        streams.note(f"to show its best trial:\n{next_commands.line('best', name, '--local', *options_given)}")
+        streams.note(f"to show its best trial:\n{next_commands.line('best', name, '--local', *file_and_env)}")
         streams.note(
-            f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *options_given)}"
+            f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *file_and_env)}"
         )
     register = _register(prepared, done)
     if register:
@@ -168,7 +167,7 @@ def _next_steps(prepared: Prepared, options_given: list[object], file: Path | No
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
         streams.note(
-            f"to use gcloud or the SDK on this machine:\n{next_commands.line('local', 'up', '--detach', *options_given)}"
+            f"to use gcloud or the SDK on this machine:\n{next_commands.line('local', 'up', '--detach', *file_and_env)}"
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):

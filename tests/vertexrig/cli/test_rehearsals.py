@@ -188,7 +188,9 @@ def test_the_yaml_of_an_environment_has_its_own_folder(here: Path) -> None:
 
 
 def test_trials_of_a_rehearsal_with_faults(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --fault, --trials is refused for a job as without it; for a sweep it also limits the trials at a time."""
+    """With --fault, --trials is refused for a job as without it; for a sweep it also limits the trials at a time. The printed `submit`
+    has what was overridden, without these limits.
+    """
     refused = run("rehearse", "cpu", "--fault", "quota:n2-*", "--trials", "2", fails=UsageError)
     assert str(refused.exception) == "cpu is a job, which has no trials; leave --trials out"
     data: list[dict[str, Any]] = []
@@ -198,8 +200,18 @@ def test_trials_of_a_rehearsal_with_faults(here: Path, monkeypatch: pytest.Monke
         return Rehearsal(name, "JOB_STATE_SUCCEEDED", "", 1.0, None)
 
     monkeypatch.setattr("localvertex.cli.faults.rehearse", rehearse)
-    run("rehearse", "sweep", "--set", "parallel_trial_count=3", "--fault", "quota:n2-*", "--trials", "2")
+    done = run("rehearse", "sweep", "--set", "parallel_trial_count=3", "--fault", "quota:n2-*", "--trials", "2")
     assert (data[0]["maxTrialCount"], data[0]["parallelTrialCount"]) == (2, 2)
+    assert done.stderr.rstrip().endswith(" submit sweep --watch --set parallel_trial_count=3")
+
+
+def test_a_resumed_run_with_a_name_of_its_own(here: Path) -> None:
+    """With --fault, a run that a user has named is the run of the result and of the record, as without it."""
+    folder = here / ".vertexrig/gs/my-bucket/runs/cpu/mine"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint").touch()
+    found = rehearsed("cpu", "--fault", "quota:n2-*", "--resume", "mine")
+    assert found["run"] == "mine" == History(here / ".vertexrig").all()[0].run
 
 
 def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
