@@ -162,8 +162,8 @@ class Jobs:
             parent: Its project and location.
             outer: Its fields beside the spec: displayName, labels and the like.
             job: Its canonical spec.
-            hidden: What clients do not see: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it
-                lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
+            hidden: What clients do not see: `trial` and `study` of a study's job, `pipeline` of a pipeline's, `quota` with the message of
+                what it lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
             study: The tuning job whose trial it runs.
         """
         hidden = dict(hidden or {})
@@ -271,13 +271,12 @@ class Jobs:
 
     def _run(self, name: str) -> None:
         """Run a job to its end; whatever happens, it gets a last state."""
-        control = Control()
         with self._lock:
             if self._closing:
                 return
             # Registered before `_run_with` reads the state: a cancellation either finds this control, or has already written
             # CANCELLING, which `_run_with` reads.
-            self._controls[name] = control
+            control = self._controls[name] = Control()
         try:
             self._run_with(name, control)
         except Exception as error:  # a defect here must not leave a job running
@@ -352,13 +351,15 @@ class Jobs:
             return found is None
         logged_at = 0.0
         self.held.add(name)
-        while found[0].on and found[0] in self.settings.faults and not (control.cancelled or control.suspended):
-            # The log of a job that waits was seen to repeat the line; how often is not on record.
-            if time.monotonic() >= logged_at + 60:
-                logged_at = time.monotonic()
-                self.log(name, policy.stockout_message(region), "ERROR")
-            control.wait(0.1)
-        self.held.discard(name)
+        try:
+            while found[0].on and found[0] in self.settings.faults and not control.ends:
+                # The log of a job that waits was seen to repeat the line; how often is not on record.
+                if time.monotonic() >= logged_at + 60:
+                    logged_at = time.monotonic()
+                    self.log(name, policy.stockout_message(region), "ERROR")
+                control.wait(0.1)
+        finally:  # the log raises where the disk is full
+            self.held.discard(name)
         return True
 
     def _note_state(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:

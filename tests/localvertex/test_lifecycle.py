@@ -364,3 +364,20 @@ def test_a_job_of_a_client_stays_queued_for_a_moment(tmp_path: Path) -> None:
     jobs.close()
     store.close()
     assert seen[-1] == states.CANCELLED and states.RUNNING not in seen
+
+
+def test_a_job_whose_log_is_refused_waits_no_more(tmp_path: Path) -> None:
+    """Where the disk is full as a job begins to wait for machines, it fails, and is not among those that wait."""
+    over = threading.Event()
+
+    def full(name: str, lines: object) -> None:
+        raise OSError("No space left on device")
+
+    fault = Fault.parse("stockout:1h:wait")
+    store = ResourceStore(tmp_path)
+    jobs = Jobs(Settings(tmp_path, checks=False, faults=[fault]), store, full)
+    jobs.listen(lambda _, state: over.set() if state == states.FAILED else None)
+    jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": WORK["short"]})
+    assert over.wait(30) and not jobs.held
+    jobs.close()
+    store.close()
