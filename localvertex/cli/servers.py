@@ -1,6 +1,6 @@
 """The options of verbs that run jobs on this machine, and where the local Vertex of a command line is.
 
-`rehearse` has the options and the state folder, and runs without a server.
+`rehearse` uses the same options and the same state folder. It needs no server; only with `--fault` it starts one of its own.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class LocalJobs:
         self._jobs = Jobs(
             replace(settings, root=root),
             self._store,
-            keep=lambda name, lines: None,
+            keep=lambda name, lines: None,  # for the Logging API; each job writes its log files itself
             watcher=Watcher(
                 line=self._guarded(watcher.line),
                 state=self._guarded(watcher.state, is_change=True),

@@ -122,7 +122,7 @@ class Settings:
         root: Its folder.
         slots: Replicas that run at a time; a job that needs more runs alone.
         checks: Refuse jobs with findings of severity error, as the service would.
-        run: How jobs run; the manager fills in job id, project number, region, trial and whether it runs again.
+        run: How jobs run; the manager fills in what differs from job to job: its id, project number, region and trial, and `earlier`.
         faults: The stock-outs, refusals and preemptions; changed at run time.
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.

@@ -81,7 +81,7 @@ def rehearse(
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
         raise no_trials(name)
-    root = bind(loaded.output(STATE_FOLDER))  # again, after the verb: other callers come here first
+    root = bind(loaded.output(STATE_FOLDER))  # the verb has done so, and has asked the user; other callers have not
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or run_ids.new_run_id())
@@ -97,15 +97,15 @@ def rehearse(
         # A sweep's watcher would get the states of its trials' jobs: hide them.
         watcher = replace(watcher, state=lambda name, state: None)
     recorder = Recorder(name, root, watcher)
-    with LocalJobs(settings, recorder.watcher) as here:
+    with LocalJobs(settings, recorder.watcher) as jobs:
         fields = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
-        job = here.add(fields, document.job if document.study is None else _limited(document.data, trials))
+        job = jobs.add(fields, document.job if document.study is None else _limited(document.data, trials))
 
         def save(body: Mapping[str, Any]) -> None:
             recorder.history.save(recorder.record(body, view.run_id))
 
-        with recorder.history.running(recorder.record(here.get(job), view.run_id)):
-            body = here.follow(job, save, cancelled)
+        with recorder.history.running(recorder.record(jobs.get(job), view.run_id)):
+            body = jobs.follow(job, save, cancelled)
             return recorder.finish(body, view.run_id)
 
 

@@ -134,7 +134,7 @@ class Child:
         return self._reported_at + _HELD_S if ended else float("inf")
 
     def read(self, data: bytes) -> None:
-        """Take what the supervisor reports."""
+        """Take what the supervisor reports, or `cold` and the reason from a forker that does not start it."""
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:

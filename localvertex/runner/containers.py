@@ -301,14 +301,13 @@ def answered(*containers: Container | None) -> Iterator[None]:
             guard.ANSWERED.remove(user)
 
 
-def reclaim(containers: Sequence[Container], root: Path, folder: Path, options: RunOptions) -> str:
-    """Give what the containers of a job have written to this user; a sentence where that is not possible."""
-    for container in containers[:1]:
-        folders = [environment.bucket_folder(root), folder]
-        why = container.engine.reclaim(container.image, folders, _labels(root, options))
-        if why:
-            return f"files that the image wrote still belong to another user: {why}; to change that: sudo chown -R $USER {folders[0]}"
-    return ""
+def reclaim(container: Container, root: Path, folder: Path, options: RunOptions) -> str:
+    """Give what all containers of a job have written to this user, by the image of one; a sentence where that is not possible."""
+    folders = [environment.bucket_folder(root), folder]
+    why = container.engine.reclaim(container.image, folders, _labels(root, options))
+    if not why:
+        return ""
+    return f"files that the image wrote still belong to another user: {why}; to change that: sudo chown -R $USER {folders[0]}"
 
 
 def _name(job: str, what: str) -> str:

@@ -235,7 +235,7 @@ def _prepare(request: dict[str, Any]) -> None:
     # The supervisor's pipe is closed here.
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Python itself sets this at its start; `bear` has put the system's default back.
+    # Python itself sets this at its start; `supervisor.set_up_child` has put the system's default back.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     sys.argv[:] = [request["script"] or "-m", *request["args"]]
     if hasattr(sys, "orig_argv"):

@@ -1,4 +1,4 @@
-"""Where a job keeps its files on this machine, and what of its spec is read for that."""
+"""Where a job keeps its files on this machine, and the texts of its spec."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Line:
         severity: A Cloud Logging severity: that of its stream (`OF_PACKAGE`, `OF_CONTAINER`), or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
-        shown: A rehearsal prints it. Not shown is what every log has: the service's own lines (`servicelog`), those of pip, and
-            how a replica starts.
+        shown: A rehearsal prints it. What every job's log has is not shown: most lines of the service (`servicelog`), what pip
+            writes to stdout, and how a replica starts.
         stderr: The replica wrote it to stderr.
         ours: The local Vertex says it, and the service would not: it is in the log files, and not in Cloud Logging.
     """

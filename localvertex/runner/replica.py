@@ -23,14 +23,14 @@ _KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 
 
-def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
+def user_environment(options: RunOptions, scratch: Path) -> dict[str, str]:
     """Return what replicas and pip see of the user's environment."""
     scratch.mkdir(parents=True, exist_ok=True)
     found = environment.machine_environment(os.environ, scratch, with_credentials=options.credentials)
     return {**found, "PATH": environment.search_path((), os.environ)}
 
 
-def command(
+def replica_command(
     one: cluster.Replica,
     pool: Pool,
     replicas: Sequence[cluster.Replica],
@@ -59,7 +59,7 @@ def command(
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
-    # What the process gets, with paths of this machine. `argv` below maps its words after it has filled `variables` in.
+    # What the process gets, with paths of this machine. `program.argv` takes `variables`: it maps the paths itself, after `$(NAME)`.
     mapped = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
         for name, value in variables.items()
@@ -78,7 +78,7 @@ def command(
         return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
     own = folder / INSTALLED
     machine = {
-        **visible(options, folder / "config"),
+        **user_environment(options, folder / "config"),
         "PATH": environment.search_path([*([own / "bin"] if program.installs else []), *program.folders], os.environ),
         "PYTHONUNBUFFERED": "1",
         **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),

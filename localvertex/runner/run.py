@@ -23,7 +23,6 @@ from localvertex.runner import (
     policy,
     pool_programs,
     ports,
-    replica,
     servicelog,
 )
 from localvertex.runner.children import Child, Children, Command, Exit, can_show_names, kill_marked
@@ -32,6 +31,7 @@ from localvertex.runner.forker import MARK
 from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
 from localvertex.runner.options import Control, RunOptions
 from localvertex.runner.policy import Action
+from localvertex.runner.replica import INSTALLED, replica_command, user_environment
 from localvertex.runner.result import SUSPENDED, JobError, JobResult, new_job_id
 from localvertex.runner.warm import MODULES, Warmth
 from vertexrig import spec
@@ -119,7 +119,7 @@ class _Member:
     command: Command
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
     child: Child | None = None
-    log_begun: bool = False
+    installation_logged: bool = False  # its log has the lines of the installation that precede its next start
 
 
 class _JobRun:
@@ -180,21 +180,21 @@ class _JobRun:
                 except _Again:
                     self.state(PENDING)
         except _Ended as end:
-            return self._result(end.state, end.error)
+            return self._end(end.state, end.error)
         except VertexrigError as error:
             # A preparation that is suspended or cancelled raises JobFailedError, so ask the control which it was.
             if self.control.suspended:
-                return self._result(SUSPENDED, None)
+                return self._end(SUSPENDED, None)
             if self.control.cancelled:
-                return self._result(CANCELLED, policy.ON_CANCEL)
+                return self._end(CANCELLED, policy.ON_CANCEL)
             # Shown here, because the job's error begins with the service's sentence about the replica.
             if isinstance(error, PackageError):
                 self._service_lines([str(error)], shown=True, severity="ERROR")
-            return self._result(FAILED, self._error_of(error))
+            return self._end(FAILED, self._error_of(error))
         except BrokenPipeError:  # the reader of the lines has gone
             raise
         except OSError as error:
-            return self._result(FAILED, policy.internal(error))
+            return self._end(FAILED, policy.internal(error))
 
     # preparing
 
@@ -207,9 +207,8 @@ class _JobRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
         can_name = can_show_names()
-        replicas = self._replicas(
-            named=can_name
-        )  # for the lines of the installation; what runs in containers is not known yet
+        # For the lines of the installation, made again below: what runs in containers is not known yet.
+        replicas = self._replicas(named=can_name)
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
@@ -217,7 +216,7 @@ class _JobRun:
         made: dict[str, ReplicaProgram] = {}
         members: dict[str, _Member] = {}
         programs: dict[int, ReplicaProgram] = {}
-        log_begun: set[str] = set()
+        installed_for: set[str] = set()
         for pool in self.pools:
             # Pools that differ in machines alone run the same program, which is then installed once.
             key = json.dumps(
@@ -228,7 +227,7 @@ class _JobRun:
                 # when they start.
                 first = next(one for one in replicas if one.pool == pool.index)
                 made[key] = self._install(pool, first, replicas)
-                log_begun.add(first.name)
+                installed_for.add(first.name)
             self._log_differences(pool, made[key])
             self.broken[pool.index], self.steps[pool.index] = made[key].broken, made[key].steps
             programs[pool.index] = made[key]
@@ -239,8 +238,8 @@ class _JobRun:
         replicas = self._replicas(named=all_in_containers or (can_name and not self.containers))
         for one in replicas:
             pool = self._pool(one)
-            command = replica.command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
-            members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
+            command = replica_command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
+            members[one.name] = _Member(one, command, installation_logged=one.name in installed_for)
         self.members = members
 
     def _replicas(self, *, named: bool) -> tuple[cluster.Replica, ...]:
@@ -261,16 +260,15 @@ class _JobRun:
 
         def step(package: Path, requirements: bool) -> packages.Said:
             nonlocal pip_ran
-            pip_ran, self.said = (
-                True,
-                [],
-            )  # `_run_installer` adds pip's lines, and `packages` keeps them with the environment
+            pip_ran = True
+            # Filled by `_run_installer` while pip runs; `packages` keeps it with the environment.
+            self.said = []
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
             return self.said
 
-        env = replica.visible(self.options, self.folder / "config")
+        env = user_environment(self.options, self.folder / "config")
         preparation = pool_programs.Preparation(
             pool,
             self.options,
@@ -305,13 +303,14 @@ class _JobRun:
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation. Its output goes to the log of the replica that it is for, `preparing_replica`."""
-        name, package = self.preparing_replica, argv[-1]
+        name, last = self.preparing_replica, Path(argv[-1])
 
         def keep(line: Line) -> None:
             if line.stderr:  # where pip names a cause
                 self.pip_errors.append(line.text)
-            else:  # on Vertex AI the archive is in /, where pip runs
-                line = replace(line, text=line.text.replace(package, f"/{Path(package).name}"))
+            elif last.is_absolute():
+                # An archive, which on Vertex AI is in /, where pip runs; a requirement or an image keeps its name.
+                line = replace(line, text=line.text.replace(str(last), f"/{last.name}"))
             self.said.append((line.severity, line.text))
             self._line(replace(line, shown=line.stderr))
 
@@ -352,14 +351,14 @@ class _JobRun:
 
     def _start(self, member: _Member) -> None:
         one = member.replica
-        if not member.log_begun:
+        if not member.installation_logged:
             everyone = [other.replica for other in self.members.values()]
-            self._replayed(servicelog.whole(self._pool(one), one, everyone, self.steps[one.pool]), one.name)
-        member.log_begun = False  # a replica that starts again goes through all of it again
+            self._replayed(servicelog.before_start(self._pool(one), one, everyone, self.steps[one.pool]), one.name)
+        member.installation_logged = False  # a replica that starts again goes through all of it again
         member.errors.clear()
         command = member.command
         if self.warmth is not None:
-            command, cold = self.warmth.of(command, len(self.members))
+            command, cold = self.warmth.with_forker(command, len(self.members))
             if cold:
                 self._own_line(servicelog.cold(one.name, cold), shown=False)
         member.child = self.children.start(one.name, command)
@@ -372,8 +371,8 @@ class _JobRun:
             text = servicelog.warm(child.name, MODULES[child.command.framework])
         self._own_line(text, shown=False)
 
-    def _pool(self, replica: cluster.Replica) -> spec.Pool:
-        return next(pool for pool in self.pools if pool.index == replica.pool)
+    def _pool(self, one: cluster.Replica) -> spec.Pool:
+        return next(pool for pool in self.pools if pool.index == one.pool)
 
     def _wait(self, seconds: float) -> None:
         """Wait for `seconds`, and meanwhile handle faults, a cancellation and replicas that end."""
@@ -468,6 +467,7 @@ class _JobRun:
     # its end
 
     def _error_of(self, error: VertexrigError) -> JobError:
+        """Return the job's error for what broke its preparation; a package fails the replica for which it is installed."""
         if not isinstance(error, PackageError):
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
@@ -484,9 +484,11 @@ class _JobRun:
         message = policy.exit_message(self.failed_replica, exit_, self.last_words, *of, package=package)
         return JobError(policy.INVALID_ARGUMENT, message)
 
-    def _result(self, state: str, error: JobError | None) -> JobResult:
+    def _end(self, state: str, error: JobError | None) -> JobResult:
+        """Write the last lines of the log, wait until the machines are given back, and return how the job ended."""
         if self.containers:
-            trouble = containers.reclaim(list(self.containers.values()), self.root, self.folder, self.options)
+            one = next(iter(self.containers.values()))
+            trouble = containers.reclaim(one, self.root, self.folder, self.options)
             if trouble:
                 self._own_line(trouble, "WARNING")
         found_hint = ""
@@ -544,7 +546,7 @@ class _JobRun:
         # In this order: replicas may write and listen until they have ended.
         self.children.close()
         for name in self.members:
-            shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
+            shutil.rmtree(self.folder / name / INSTALLED, ignore_errors=True)
         self.files.close()
         ports.give_back(self.ports)
         self.guest_users.close()

@@ -73,9 +73,10 @@ def installation(pool: Pool, steps: Steps) -> list[tuple[str, str]]:
     """
     said = {(name, of_requirements): lines for name, of_requirements, lines in steps}
     found: list[tuple[str, str]] = []
-    for uri in pool.package_uris:
-        for of_requirements, texts in ((False, installing(uri)), (True, requirements(uri))):
-            found += [("INFO", text) for text in texts]
+    # In the order of `packages`: every package, and then the requirements of each.
+    for of_requirements, texts_of in ((False, installing), (True, requirements)):
+        for uri in pool.package_uris:
+            found += [("INFO", text) for text in texts_of(uri)]
             found += [(severity, text) for severity, text in said.get((_name(uri), of_requirements), ())]
     return found
 
@@ -107,7 +108,7 @@ def failed(
     return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installation(pool, steps) if again else [])]
 
 
-def whole(pool: Pool, one: Replica, everyone: Iterable[Replica], steps: Steps) -> list[tuple[str, str]]:
+def before_start(pool: Pool, one: Replica, everyone: Iterable[Replica], steps: Steps) -> list[tuple[str, str]]:
     """Return all that the executor says of a replica, with severities, before its trainer starts, where nothing is left to install."""
     before, after = fetching(pool, one, everyone), starting(pool)
     return [*(("INFO", text) for text in before), *installation(pool, steps), *(("INFO", text) for text in after)]

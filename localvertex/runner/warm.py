@@ -87,7 +87,7 @@ class Warmth:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
-    def of(self, command: Command, replicas: int) -> tuple[Command, str]:
+    def with_forker(self, command: Command, replicas: int) -> tuple[Command, str]:
         """Return a replica's command, with a forker where there is one for it, and why it starts cold.
 
         The reason is "" if it may start warm, and for a program that uses no framework of its image or that is not

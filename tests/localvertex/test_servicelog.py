@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import Control, Line, RunOptions, run_job, servicelog
-from tests.support.jobkit import job, pool
+from tests.support.jobkit import job, pool, sdist
+from vertexrig.spec.document import Pool
 
 WAIT = "import time; time.sleep(600)"
 PACKAGE = "gs://packages/trainer.tar.gz"
@@ -79,6 +80,26 @@ def test_what_pip_says(root: Path) -> None:
     assert sum(line.text.startswith("Installing collected packages: trainer") for line in said) == 2
     places = {line.text.rpartition("/")[0] for line in said if line.text.startswith("Processing ")}
     assert places == {"Processing "}  # the archive is in /, as on Vertex AI
+
+
+def test_requirements_keep_their_names(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the path of an archive becomes one in /: the requirement that ends pip's command line stays as it is."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    lines: list[Line] = []
+    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5",))
+    spec = job(pool("pass", package="gs://packages/needs.tar.gz"))
+    assert run_job(spec, root=root, on_line=lines.append, options=RunOptions(grace=0.2)).succeeded
+    there = [line.text for line in lines if line.text.startswith("Requirement already satisfied: ")]
+    assert there and there[0].startswith("Requirement already satisfied: psutil>=5 in ")
+
+
+def test_several_packages_are_replayed_as_they_were_installed() -> None:
+    """Where another job has installed them, every package comes first and then the requirements of each, as live."""
+    uris = ["gs://b/one.tar.gz", "gs://b/two.tar.gz"]
+    steps = [(name, of, [("INFO", f"{name} {of}")]) for of in (False, True) for name in ("one.tar.gz", "two.tar.gz")]
+    one = Pool(0, "", {"pythonPackageSpec": {"packageUris": uris}})
+    said = [text for _, text in servicelog.installation(one, steps)]
+    assert [text for text in said if text.endswith(("False", "True"))] == [lines[0][1] for _, _, lines in steps]
 
 
 def test_a_job_that_fails(root: Path) -> None:

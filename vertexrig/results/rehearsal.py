@@ -19,7 +19,7 @@ class Rehearsal:
         name: The job or sweep.
         state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
         error: Why it failed, "" if it did not.
-        seconds: Wall time of the job, without checks and packaging.
+        seconds: Wall time of the job, without checks and packaging; with faults, of all attempts, with the packaging for each.
         output: Folder on this machine of the output URI, None without one.
         run: The run whose output folder that is, "" if all runs of the job share one.
         metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
