@@ -294,11 +294,19 @@ def test_a_part_that_may_be_missing(tmp_path: Path) -> None:
 def test_errors_in_parts_name_the_part(tmp_path: Path) -> None:
     """An error inside a shared macro names that file and line, not the topology's."""
     (tmp_path / "parts.yaml.j2").write_text(
-        "\n\n{% macro program(p) %}{{ p.nope }}{% endmacro %}{% macro reservation(p) %}{% endmacro %}"
+        "\n\n{% macro program(p) %}{{ p.nope }}{% endmacro %}{% macro machine(p, t) %}{% endmacro %}"
     )
     renderer = project("templates: .\njobs: {c: {topology: cpu, machine_type: x}}", folder=tmp_path)
     with pytest.raises(TemplateError, match=r"parts.yaml.j2:3: "):
         renderer.render("c")
+
+
+@pytest.mark.parametrize("topology", ["cpu", "tpu, accelerator_type: TPU_V3", "gpu, accelerator_type: NVIDIA_L4"])
+def test_no_field_of_a_machine_is_left_out(topology: str) -> None:
+    """A field that does not belong to a topology's machines is written, and so checked, rather than left out."""
+    given = f"topology: {topology}, machine_type: m, gpu_partition_size: 1g.10gb, tpu_topology: 2x2"
+    text = project(f"jobs: {{c: {{{given}, image: gcr.io/p/i}}}}").render("c").text
+    assert 'gpuPartitionSize: "1g.10gb"' in text and 'tpuTopology: "2x2"' in text
 
 
 def test_own_templates_override_ours_file_by_file(tmp_path: Path) -> None:
