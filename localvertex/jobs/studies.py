@@ -27,6 +27,8 @@ _LOOK_EVERY = 0.2
 
 _AT_START_S = 120.0
 """A trainer that ends within this many seconds, with no metric reported, has ended at its start."""
+_USAGE = "non-zero status of 2."
+"""In the error of a job whose program refused its arguments, as argparse does; on a busy machine that takes longer."""
 _NEVER = "1970-01-01T00:00:00Z"
 
 
@@ -76,10 +78,11 @@ class _Executor:
             # A job that never ran has no start, and so did not end soon after it.
             stored.body.get("startTime") or _NEVER
         )
+        message = str(error.get("message", ""))
         # INVALID_ARGUMENT is what an exit of the program itself gives; stockouts and defects of this machine have
         # other codes.
-        early = state == FAILED and error.get("code") == policy.INVALID_ARGUMENT and seconds <= _AT_START_S
-        return TrialOutcome(state == SUCCEEDED, str(error.get("message", "")), early)
+        exited = state == FAILED and error.get("code") == policy.INVALID_ARGUMENT
+        return TrialOutcome(state == SUCCEEDED, message, exited and (seconds <= _AT_START_S or _USAGE in message))
 
     def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""

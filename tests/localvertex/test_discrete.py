@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localvertex import server
+from localvertex.jobs import studies
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from localvertex.jobs.settings import Settings
@@ -140,6 +141,16 @@ def test_when_a_trial_is_run_again(root: Path, code: str, discrete: str, expecte
     """Once, before any metric, and not where one form is chosen; nothing is said where whole numbers did not help."""
     got, notes, done = go(root, code, discrete=discrete)
     assert (got, [trial["state"] for trial in done["trials"]], notes) == (expected, [state], [])
+
+
+@pytest.mark.parametrize(("first", "got"), [("sys.exit(2)", 2), ("sys.exit(1)", 1)])
+def test_refused_arguments_are_an_end_at_the_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch, first: str, got: int
+) -> None:
+    """However long its imports took, a trainer that ends with argparse's status 2 is run again with whole numbers."""
+    monkeypatch.setattr(studies, "_AT_START_S", -1.0)
+    refused = f"import sys\nif '.' in args[-1]: {first}"
+    assert len(go(root, REPORT.format(first=refused, then=""))[0]) == got
 
 
 def test_reduction_servers_are_replaced(root: Path) -> None:
