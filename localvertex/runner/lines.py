@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -64,11 +65,19 @@ class Line:
 OnLine = Callable[[Line], None]
 
 
+_NEWLINE, _ENDS = re.compile("\n"), re.compile("[\r\n]")
+
+
 class Splitter:
-    """Turns the bytes of one stream into lines, as they come."""
+    """Turns the bytes of one stream into lines, as they come.
+
+    The executor of a Python package ends a line at a carriage return, too, and drops empty lines: the progress bars and
+    the blank lines of public trainers and of pip are so in their logs (index ids 63335018367 and 63144808081, 2026-02).
+    """
 
     def __init__(self, task: str, stream: str, severities: Mapping[str, str]) -> None:
         self.task, self.severity, self.stderr = task, severities[stream], stream == "stderr"
+        self._by_executor = severities is OF_PACKAGE
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._last = 0.0
@@ -76,7 +85,7 @@ class Splitter:
     def feed(self, data: bytes, *, final: bool = False) -> list[Line]:
         """Return the lines completed by `data`; with `final`, also the one that never ended."""
         text = self._rest + self._decoder.decode(data, final)
-        *parts, self._rest = text.split("\n")
+        *parts, self._rest = (_ENDS if self._by_executor else _NEWLINE).split(text)
         # A program that never ends its line must not fill the memory.
         if final or len(self._rest) > LONGEST:
             if self._rest:
@@ -86,7 +95,9 @@ class Splitter:
         now = max(time.time(), self._last + 1e-6)
         lines = []
         for part in parts:
-            # A progress bar writes \r inside its line, and that stays.
+            if self._by_executor and not part:
+                continue
+            # In a container a progress bar writes \r inside its line, and that stays.
             part = part[:-1] if part.endswith("\r") else part
             for start in range(0, max(len(part), 1), LONGEST):
                 lines.append(self._line(now, part[start : start + LONGEST]))

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from localvertex.http import ApiError, mount
-from localvertex.runner.lines import OF_PACKAGE, Line, Splitter
+from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE, Line, Splitter
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi
 from localvertex.services.logging_query import bounds, matching, parse
@@ -339,6 +339,18 @@ def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> No
     assert own == [{"a": "b"}, "t", True, {"requestMethod": "GET"}]
     assert second["jsonPayload"] == {"severity": "loud", "message": "ho"} and second["severity"] == "INFO"
     assert second["timestamp"].endswith(".000000005Z") and third["jsonPayload"] == late
+
+
+def test_a_progress_bar_and_blank_lines_of_a_package() -> None:
+    """Of a package each state of a progress bar is a line, and a blank line is none; of a container the lines are as written."""
+    output = [b"Downloading\n\r  0%|\r 58%|", b"\r100%|\n\nend\r", b"\n"]
+    splitter = Splitter("t", "stderr", OF_PACKAGE)
+    found = [line for data in output for line in splitter.feed(data)]
+    assert [line.text for line in found] == ["Downloading", "  0%|", " 58%|", "100%|", "end"]
+    assert {line.severity for line in found} == {"ERROR"} and len({line.time for line in found}) == 5
+    splitter = Splitter("t", "stderr", OF_CONTAINER)
+    texts = [line.text for data in output for line in splitter.feed(data)]
+    assert texts == ["Downloading", "\r  0%|\r 58%|\r100%|", "", "end"]
 
 
 def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
