@@ -48,6 +48,7 @@ class Command:
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
         hosts: With `gcs`: the file that it sees as /etc/hosts, "" for the machine's own.
+        host: With `gcs`: the name that its machine has for it, "" for the machine's own.
         framework: The framework of its image, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
     """
@@ -63,6 +64,7 @@ class Command:
     fork: Fork | None = None
     gcs: str = ""
     hosts: str = ""
+    host: str = ""
     framework: str = ""
     sources: tuple[Path, ...] = ()
 
@@ -168,7 +170,9 @@ def can_show_buckets() -> bool:
 
 @lru_cache(maxsize=1)
 def can_show_names() -> bool:
-    """Whether a program can be given names of hosts of its own: it sees another /etc/hosts, and this system asks that file."""
+    """Whether a program can be given names of hosts of its own: it sees another /etc/hosts, and this system asks that file; and a
+    name of its machine.
+    """
     name = "vertexrig-name"
     return can_show_buckets() and _shows(hosts_with([name]), name)
 
@@ -292,6 +296,7 @@ class Children:
             "memory": command.memory,
             "gcs": command.gcs,
             "hosts": command.hosts,
+            "host": command.host,
         }
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()  # otherwise `ours` would not see the end of the forker
@@ -454,6 +459,7 @@ def _supervised(
         "state": list(command.state),
         "gcs": command.gcs,
         "hosts": command.hosts,
+        "host": command.host,
     }
     descriptor = theirs.fileno()
     # isolated and without site: the variables in `env` and the packages installed here are the program's affair

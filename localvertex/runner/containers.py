@@ -177,6 +177,7 @@ def command(
     args: Sequence[str],
     variables: Mapping[str, str],
     replica: str,
+    host: str,
     hosts: Sequence[str],
     options: RunOptions,
     root: Path,
@@ -191,6 +192,7 @@ def command(
         args: What replaces CMD.
         variables: Those of the service and of the job's spec.
         replica: Its name.
+        host: The name that its machine has for it, "" for the machine's own.
         hosts: Names of all replicas.
         options: The job's.
         root: The local Vertex's folder.
@@ -213,6 +215,7 @@ def command(
     given, passed = engine.environment(inside, folder / "environment")
     # Recorded of packages: the executor runs in the root folder, as root.
     place = ["--workdir", "/"] if pool.python_package is not None and container.user == 0 else []
+    place += ["--hostname", host] if host else []
     name = _name(options.job_id, replica)
     mounts = {environment.bucket_folder(root): "/gcs", folder: str(folder)}
     mounts |= {container.packages: _PACKAGES} if container.packages else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ INSTALLED = "installed"
 """Folder of a replica for what its own pip installs."""
 _KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
+_OF_PODS = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of which Kubernetes makes the last part of a pod's name (apimachinery, pkg/util/rand)."""
 
 
 def user_environment(options: RunOptions, scratch: Path) -> dict[str, str]:
@@ -68,11 +71,15 @@ def replica_command(
     mark_value = f"{options.job_id}/{one.name}/"
     mark = f"{MARK}={mark_value}"
     names = [other.address.rpartition(":")[0] for other in replicas]
+    has_names = names[0] != "127.0.0.1"
+    host = host_name(one, options.job_id) if has_names else ""
+    if has_names:
+        names += [host_name(other, options.job_id) for other in replicas]
     if program.container is not None:
         words = program.argv(variables, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
         argv, env, cleanup, state = containers.command(
-            program.container, pool, entry, args, mapped, one.name, names, options, root, folder
+            program.container, pool, entry, args, mapped, one.name, host, names, options, root, folder
         )
         env |= {MARK: mark_value}
         return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
@@ -88,11 +95,12 @@ def replica_command(
     # The job names a key file that does not exist on this machine: keep the emulator's own key file.
     if _KEY in machine and not Path(mapped.get(_KEY, "")).is_file():
         mapped.pop(_KEY, None)
-    own_names = program.gcs(root) and names[0] != "127.0.0.1"
+    own_names = program.gcs(root) and has_names
     hosts = job_folder / "hosts" if own_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")
         machine |= {name: ",".join([machine[name], *names]) for name in ("NO_PROXY", "no_proxy") if name in machine}
+        machine["HOSTNAME"] = host
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **mapped, MARK: mark_value}
     env |= startup_path(env)
@@ -105,9 +113,19 @@ def replica_command(
         severities=severities,
         gcs=program.gcs(root),
         hosts=str(hosts or ""),
+        host=host if own_names else "",
         framework=program.framework,
         sources=program.sources,
     )
+
+
+def host_name(one: cluster.Replica, job_id: str) -> str:
+    """Return the name of a replica's machine: that of its address and, as Kubernetes names pods, five characters more.
+
+    Source: the name of an event file that a job wrote (index id 31844358587, 2025-07).
+    """
+    digest = hashlib.sha256(f"{job_id}/{one.name}".encode()).digest()[:5]
+    return f"{one.address.rpartition(':')[0]}-{''.join(_OF_PODS[byte % len(_OF_PODS)] for byte in digest)}"
 
 
 def startup_path(env: Mapping[str, str]) -> dict[str, str]:

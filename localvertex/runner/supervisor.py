@@ -13,7 +13,8 @@ Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`. OPTIONS is JSON:
 - `cleanup`: a command that is run at the end;
 - `state`: a command that prints how the container that PROGRAM started has ended;
 - `gcs`: the folder that the program sees as /gcs, "" for none;
-- `hosts`: the file that it then sees as /etc/hosts, "" for the machine's own.
+- `hosts`: the file that it then sees as /etc/hosts, "" for the machine's own;
+- `host`: the name that its machine then has, "" for the machine's own.
 
 On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# linux/prctl.h, linux/sched.h (CLONE_NEWNS, CLONE_NEWUSER) and linux/mount.h (MS_BIND, MS_REC, MS_PRIVATE)
+# linux/prctl.h, linux/sched.h (CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER) and linux/mount.h (MS_BIND, MS_REC, MS_PRIVATE)
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
-_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_NEW_MOUNTS, _NEW_NAME, _NEW_USER = 0x20000, 0x4000000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 GCS, HOSTS = "/gcs", "/etc/hosts"
 _OOM_SCORE = 500
@@ -173,15 +174,17 @@ def _machine_oom_kills() -> int:
         return -1
 
 
-def show_buckets(folder: str, hosts: str = "") -> None:
-    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, and a file as /etc/hosts.
+def show_buckets(folder: str, hosts: str = "", host: str = "") -> None:
+    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, a file as /etc/hosts, and
+    a name of the machine.
 
     Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
-    root), in which all that is at the root of the file system is bound next to /gcs.
+    root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
         folder: The folder of the buckets; an empty folder `root` next to it is the new root's place.
         hosts: The file, "" for the machine's own.
+        host: The name, "" for the machine's own.
 
     Raises:
         OSError: The system has no such namespaces, or does not allow them.
@@ -199,13 +202,16 @@ def show_buckets(folder: str, hosts: str = "") -> None:
         checked(libc.mount(*texts, ctypes.c_ulong(flags), None))
 
     user, group = os.geteuid(), os.getegid()
-    checked(libc.unshare(_NEW_MOUNTS if user == 0 else _NEW_MOUNTS | _NEW_USER))
+    wanted = _NEW_MOUNTS | (_NEW_NAME if host else 0)
+    checked(libc.unshare(wanted if user == 0 else wanted | _NEW_USER))
     if user != 0:
         # in this order: a user without rights may write gid_map only once setgroups is denied (user_namespaces(7))
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
         _prctl(_PR_SET_DUMPABLE, 1)  # which the new rights have cleared
+    if host:
+        socket.sethostname(host)
     mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
     if hosts:
         mount(hosts, HOSTS, "", _BIND)
@@ -236,15 +242,15 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
     os.chdir("/")
 
 
-def set_up_child(parent: int, gcs: str, hosts: str = "") -> None:
+def set_up_child(parent: int, gcs: str, hosts: str = "", host: str = "") -> None:
     """Set up the process just forked: its own session, default signals, killed when its supervisor dies.
 
     Raises:
-        OSError: It cannot be shown the folder `gcs` or the file `hosts`.
+        OSError: It cannot be shown the folder `gcs`, the file `hosts` or the name `host`.
     """
     os.setsid()
     if gcs:
-        show_buckets(gcs, hosts)
+        show_buckets(gcs, hosts, host)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
@@ -283,7 +289,7 @@ def main() -> None:
     if (
         sys.argv[1] == "try"
     ):  # whether this system can show buckets, and names: `python supervisor.py try FOLDER [HOSTS NAME]`
-        show_buckets(sys.argv[2], *sys.argv[3:4])
+        show_buckets(sys.argv[2], *sys.argv[3:5])
         for name in sys.argv[4:]:
             socket.getaddrinfo(name, None)
         return
@@ -319,7 +325,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     child = os.fork()
     if not child:
         try:
-            set_up_child(own, options.get("gcs", ""), options.get("hosts", ""))
+            set_up_child(own, options.get("gcs", ""), options.get("hosts", ""), options.get("host", ""))
         except OSError as error:
             os.write(write_end, str(error).encode())
             os._exit(127)

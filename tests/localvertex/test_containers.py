@@ -247,6 +247,9 @@ spec = json.loads(os.environ["CLUSTER_SPEC"])["cluster"]
 assert spec["workerpool0"] == cluster["chief"] and spec["workerpool2"] == cluster["ps"], spec
 chief, port = cluster["chief"][0].split(":")
 assert chief.startswith("cmle-training-workerpool0-")
+own, host = cluster.get(task["type"], [""])[task["index"]].split(":")[0], socket.gethostname()
+assert host.startswith(own or "cmle-training-workerpool3-") and len(host) == len(chief) + 6, host
+assert os.environ["HOSTNAME"] == host and socket.gethostbyname(host).startswith("127."), host
 if task["type"] != "ps":
     assert os.environ["MASTER_ADDR"] == chief and os.environ["MASTER_PORT"] == port
     assert os.environ["WORLD_SIZE"] == "4"

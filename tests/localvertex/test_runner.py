@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -106,6 +107,29 @@ def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
         r"cmle-training-workerpool\d-[0-9a-f]{10}-\d:\d+" if children.can_show_names() else r"127\.0\.0\.1:\d+"
     )
     assert len(set(addresses)) == 5 and all(host.fullmatch(one) for one in addresses)
+
+
+def test_a_replica_has_a_machine_of_the_services_name(root: Path) -> None:
+    """A replica's machine is called like its address with five characters more, which lead to it; this machine keeps its own name."""
+    if not children.can_show_names():
+        pytest.skip("this system cannot name hosts")
+    before = socket.gethostname()
+    code = (
+        "import socket\nhost = socket.gethostname()\n"
+        "print(host, os.environ['HOSTNAME'], socket.gethostbyname(host), os.environ['CLUSTER_SPEC'])"
+    )
+    lines: list[Line] = []
+    result = run_job(job(pool(code), pool(code, replicas=2)), root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded, result.error
+    said = {
+        line.task: line.text.split(" ", 3) for line in lines if "cmle-training" in line.text and "127." in line.text
+    }
+    assert len(said) == 3 and len({host for host, *_ in said.values()}) == 3
+    for task, (host, variable, address, spec) in said.items():
+        pool_name, index = task.rsplit("-", 1)
+        own = json.loads(spec)["cluster"][pool_name][int(index)].rpartition(":")[0]
+        assert re.fullmatch(re.escape(own) + "-[a-z0-9]{5}", host) and (variable, address) == (host, "127.0.0.1")
+    assert socket.gethostname() == before
 
 
 def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
