@@ -318,6 +318,7 @@ class Jobs:
             project_number=name.split("/")[1],
             region=region,
             trial=str(stored.hidden.get("trial", "")),
+            study_id=resources.last_part(str(stored.hidden.get("study", ""))),
             earlier=stored.hidden.get("counts", {}),
         )
         if job.get("persistentResourceId"):

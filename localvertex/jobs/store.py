@@ -230,6 +230,13 @@ class ResourceStore:
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO children VALUES (?, ?, ?)", (study, trial, job))
 
+    def study_of(self, name: str) -> str:
+        """Return the tuning job of a trial's job, also of an earlier one, or of the tuning job itself; "" of any other resource."""
+        row = self.database.row("SELECT kind, json_extract(hidden, '$.study') FROM resources WHERE name = ?", name)
+        if row is None:
+            return ""
+        return name if row[0] == "hyperparameterTuningJobs" else str(row[1] or "")
+
     def trials(self, study: str) -> list[Json]:
         """Return every trial of a study, in the order of its first saving."""
         rows = self.database.rows("SELECT record FROM trials WHERE study = ? ORDER BY number", study)

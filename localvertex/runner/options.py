@@ -47,6 +47,7 @@ class RunOptions:
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.
         trial: Trial id, "" outside tuning jobs.
+        study_id: Id of the trial's tuning job, "" outside tuning jobs.
         interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place; the first that fits
             counts, by default the running one.
         images: Image pattern to the folder used in place of a custom image.
@@ -72,6 +73,7 @@ class RunOptions:
     project_number: str = "123456789012"
     region: str = "us-central1"
     trial: str = ""
+    study_id: str = ""
     interpreters: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, LocalImage] = field(default_factory=dict)
     built: Mapping[str, TrainerSources] = field(default_factory=dict)

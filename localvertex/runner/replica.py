@@ -139,7 +139,9 @@ def _service(
     one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
     """Return the variables that the service sets."""
-    identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
+    # In a trial it is the tuning job's (a course's trials write to one folder of that name, index id 3894846042).
+    job_id = options.study_id or options.job_id
+    identity = cluster.Identity(job_id, options.project_number, options.region, options.trial)
     found = dict(cluster.service_environment(replicas, one, job, identity))
     # as Kubernetes names services, in the names that a public program noted (read 2026-11-22)
     for other in replicas:

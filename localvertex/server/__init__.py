@@ -156,7 +156,7 @@ class Local:
     ) -> None:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
-        self.logs = LogStore(settings.root, settings.run.project)
+        self.logs = LogStore(settings.root, settings.run.project, self.store.study_of)
         self.scheduler = SchedulerEngine(
             self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
         )

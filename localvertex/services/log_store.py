@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +23,10 @@ CREATE TABLE IF NOT EXISTS entries (
 );
 CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
+CREATE TABLE IF NOT EXISTS of_studies (
+  study_id TEXT NOT NULL, time INTEGER NOT NULL, insert_id TEXT NOT NULL, id INTEGER NOT NULL,
+  PRIMARY KEY (study_id, time, insert_id, id)
+) WITHOUT ROWID;
 """
 
 Position = tuple[int, str, int]
@@ -86,10 +90,18 @@ def _timed(payload: Json) -> Json:
 
 
 class LogStore:
-    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill."""
+    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill.
 
-    def __init__(self, root: Path, project: str = "local-project") -> None:
-        self.project = project
+    Args:
+        root: The local Vertex's folder.
+        project: Project id.
+        study_of: Returns the resource name of the tuning job of a job or of a tuning job, "" for a job that is no trial.
+    """
+
+    def __init__(
+        self, root: Path, project: str = "local-project", study_of: Callable[[str], str] = lambda name: ""
+    ) -> None:
+        self.project, self.study_of = project, study_of
         self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA)
 
     def close(self) -> None:
@@ -98,14 +110,14 @@ class LogStore:
 
     def write(self, job: str, lines: Iterable[Line]) -> None:
         """Store lines of the job of this resource name, in one transaction: much faster than one by one; none of our own."""
-        job_id = job.rpartition("/")[2]
+        job_id, study_id = (name.rpartition("/")[2] for name in (job, self.study_of(job)))
         with self.database.transaction():
             for line in lines:
                 if line.ours:
                     continue
                 body = self._body(job_id, line)
                 # Whole microseconds, as everything else shows times; ns of a float are noise.
-                self._insert(body, body.pop("timestamp", round(line.time * 1e6) * 1000))
+                self._insert(body, body.pop("timestamp", round(line.time * 1e6) * 1000), study_id)
 
     def _body(self, job_id: str, line: Line) -> Json:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
@@ -122,7 +134,7 @@ class LogStore:
             **_payload(line, text),
         }
 
-    def _insert(self, body: Json, timestamp: int | None) -> None:
+    def _insert(self, body: Json, timestamp: int | None, study_id: str = "") -> None:
         """Store an entry under a new insertId, or its own. Called in a transaction."""
         now = time.time_ns()
         when = now if timestamp is None else timestamp
@@ -143,6 +155,10 @@ class LogStore:
         connection.execute(
             "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
         )
+        if study_id:
+            connection.execute(
+                "INSERT INTO of_studies VALUES (?, ?, ?, ?)", (study_id, when, insert_id, cursor.lastrowid)
+            )
 
     def keep(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
@@ -169,7 +185,12 @@ class LogStore:
         order, compare = ("DESC", "<") if descending else ("ASC", ">")
         conditions: list[str] = []
         values: list[object] = []
-        if demanded.job_id is not None:
+        columns, table, study_id = "*", "entries", self._study(demanded.job_id)
+        if study_id:
+            # `gcloud ai hp-tuning-jobs stream-logs` asks for the entries of the tuning job's own id. CROSS: in this order.
+            columns, table = "time, insert_id, id, entry", "of_studies CROSS JOIN entries USING (time, insert_id, id)"
+            conditions, values = ["study_id = ?"], [study_id]
+        elif demanded.job_id is not None:
             # The query language ignores case, and the index is made so.
             conditions, values = ["job_id = ? COLLATE NOCASE"], [demanded.job_id]
         for bound, operator in ((demanded.first, ">="), (demanded.last, "<=")):
@@ -182,13 +203,21 @@ class LogStore:
             more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
             where = " AND ".join([*conditions, *more]) or "1"
             sorting = f"time {order}, insert_id {order}, id {order}"
-            sql = f"SELECT * FROM entries WHERE {where} ORDER BY {sorting} LIMIT {_BATCH}"
+            sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {sorting} LIMIT {_BATCH}"
             rows = self.database.rows(sql, *values, *(after or ()))
             for row in rows:
                 after = (row["time"], row["insert_id"], row["id"])
-                yield after, json.loads(row["entry"])
+                entry = json.loads(row["entry"])
+                if study_id:
+                    entry["resource"]["labels"]["job_id"] = study_id
+                yield after, entry
             if len(rows) < _BATCH:
                 return
+
+    def _study(self, job_id: str | None) -> str:
+        """Return the id of a tuning job, "" if it is none or has no entries."""
+        row = self.database.row("SELECT study_id FROM of_studies WHERE study_id = ? LIMIT 1", job_id or "")
+        return "" if row is None else str(row[0])
 
     def last(self) -> int:
         """Return the number of the latest entry, 0 if there is none."""

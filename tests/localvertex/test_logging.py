@@ -363,6 +363,23 @@ def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
     assert [one["jsonPayload"].get("message", one["jsonPayload"]) for one in answer] == [*lines[:3], {"loss": 1}]
 
 
+def test_a_tuning_job_has_the_entries_of_its_trials(tmp_path: Path) -> None:
+    """A query for a tuning job's id gives what its trials and it wrote, in order and in pages, under that id; others give each once."""
+    study = "projects/1/locations/l/hyperparameterTuningJobs/9"
+    store = LogStore(tmp_path, study_of=lambda name: study if name[-1] in "129" else "")
+    for number in range(8):
+        append(store, "1239"[number % 4], "t", "INFO", str(number), START + timedelta(seconds=8 - number))
+    found = stored(store, "9")
+    assert [entry["jsonPayload"]["message"] for entry in found] == ["7", "5", "4", "3", "1", "0"]
+    assert {entry["resource"]["labels"]["job_id"] for entry in found} == {"9"}
+    assert [entry["jsonPayload"]["message"] for entry in stored(store, "1")] == ["4", "0"]
+    node = parse(f'resource.labels.job_id="9" AND timestamp>"{(START + timedelta(seconds=1)).isoformat()}"')
+    first, place = store.query(node, descending=True, limit=2)
+    rest, _ = store.query(node, descending=True, limit=9, after=place)
+    assert [entry["jsonPayload"]["message"] for entry in first + rest] == ["0", "1", "3", "4", "5"]
+    assert len(store.query(parse('resource.type="ml_job"'))[0]) == 8
+
+
 def test_pages_give_each_entry_once(tmp_path: Path) -> None:
     """Pages of a query, both ways, give every entry once, sorted by time and then by insertId."""
     store = LogStore(tmp_path)

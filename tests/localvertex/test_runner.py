@@ -133,7 +133,7 @@ def test_a_replica_has_a_machine_of_the_services_name(root: Path) -> None:
 
 
 def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
-    """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket."""
+    """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket; a trial has its tuning job's id."""
     code = (
         ENVIRONMENT
         + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
@@ -144,15 +144,15 @@ def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
         {"name": "BOTH", "value": "$(DATA)/$(NOPE)"},
     ]
     lines: list[Line] = []
-    options = RunOptions(grace=0.5, job_id="123", trial="7")
+    options = RunOptions(grace=0.5, job_id="123", trial="7", study_id="45")
     spec = job(one, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
     result = run_job(spec, root=root, on_line=lines.append, options=options)
     assert result.state == "JOB_STATE_SUCCEEDED", result.error
     env = environments(lines)["workerpool0-0"]
-    assert "TF_CONFIG" not in env and env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "123"
+    assert "TF_CONFIG" not in env and env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "45"
     assert env["AIP_MODEL_DIR"] == f"{root}/gs/out/one/7/model/"
     assert env["BOTH"] == f"{root}/gs/out/d/$(NOPE)"
-    assert output(lines)[-1] == str([f"{root}/gs/out/one/beside", f"--data={root}/gs/out/123", "$(HOME)"])
+    assert output(lines)[-1] == str([f"{root}/gs/out/one/beside", f"--data={root}/gs/out/45", "$(HOME)"])
     assert (root / "gs/out/one/7/model/saved_model.pb").read_text() == "x"
 
 

@@ -60,7 +60,7 @@ class Identity:
     """What the service knows of a job in addition to its spec.
 
     Args:
-        job_id: Numeric id.
+        job_id: Numeric id; of a trial, that of the tuning job.
         project_number: Numeric project; the service gives the number, not the id.
         region: Region the job runs in.
         trial: Trial id of a tuning job's trial, "" otherwise.
