@@ -184,7 +184,9 @@ FIELDS: tuple[Coverage, ...] = (
     ),
     Coverage("CustomJobSpec.protectedArtifactLocationId", "not served", _KEPT),
     Coverage(
-        "CustomJobSpec.tensorboard", "not served", "Event files stay in AIP_TENSORBOARD_LOG_DIR; none is uploaded."
+        "CustomJobSpec.tensorboard",
+        "approximated",
+        "The job's experiment is made; event files stay in AIP_TENSORBOARD_LOG_DIR.",
     ),
     Coverage("CustomJobSpec.enableWebAccess", "not served", "The replicas are processes of this machine."),
     Coverage("CustomJobSpec.enableDashboardAccess", "not served", _KEPT),

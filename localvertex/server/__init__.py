@@ -171,6 +171,7 @@ class Local:
             begin_run=self.registry.metadata.begin_run,
             watcher=watcher,
         )
+        self.jobs.listen(self.registry.boards.note)
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.builds = Builds(

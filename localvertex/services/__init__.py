@@ -32,13 +32,13 @@ class Registry:
         self.metadata = metadata.MetadataStores(store)
         self.datasets = datasets.Datasets(store, objects.create_bucket, settings.root, self.metadata)
         self.machines = persistent.PersistentResources(store)
-        boards = tensorboards.Tensorboards(store, objects.create_bucket, settings.root)
+        self.boards = tensorboards.Tensorboards(store, objects.create_bucket, settings.root)
         self.services = [
             Service(models.SERVICE, self.models.table()),
             Service(datasets.SERVICE, self.datasets.table()),
             Service(persistent.SERVICE, self.machines.table()),
             Service(vizier.SERVICE, vizier.Vizier(store, settings.seed).table()),
-            Service(tensorboards.SERVICE, boards.table()),
+            Service(tensorboards.SERVICE, self.boards.table()),
             Service(metadata.SERVICE, self.metadata.table()),
         ]
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from localvertex.http import Json, invalid, not_found, token_of
+from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, offset_of, page_size
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner.environment import local_path
 from localvertex.services.collection import Collection, Kind
 from localvertex.services.router import PACKAGE, Done, Method, location_of
+from vertexrig.spec.states import RUNNING
 from vertexrig.times import nanoseconds
 
 SERVICE = f"{PACKAGE}.TensorboardService"
@@ -88,6 +90,24 @@ class Tensorboards:
             "BatchReadTensorboardTimeSeriesData": self.read_batch,
             "ExportTensorboardTimeSeriesData": self.export,
         }
+
+    def note(self, job: str, state: str) -> None:
+        """Make the experiment of a job that has begun to run and names a TensorBoard; of a trial, that of its tuning job.
+
+        It has the job's id, by which clients link to it (google-cloud-aiplatform 2.7.0, utils/console_utils.py and jobs.py;
+        the outputs of a public notebook, index id 44206495890).
+        """
+        stored = self.store.get(job) if state == RUNNING else None
+        named = str(stored.body.get("jobSpec", {}).get("tensorboard", "")) if stored is not None else ""
+        if not named.startswith("projects/"):
+            return
+        _, project, *rest = named.split("/")
+        board = "/".join(["projects", resources.project_number(project), *rest])
+        source = self.store.study_of(job) or job
+        id_ = resources.last_part(source)
+        with self.store.database.transaction():
+            if self.store.get(board) is not None and self.store.get(f"{board}/experiments/{id_}") is None:
+                self.experiments.add(board, {"source": source}, id_)
 
     def _with_bucket(self, request: Json, fields: Json) -> Json:
         """Return the fields of a TensorBoard; a new one gets a bucket, as in the service."""

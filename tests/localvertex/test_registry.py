@@ -21,8 +21,8 @@ class Services:
     """Every method of the registry by its name."""
 
     def __init__(self, root: Path) -> None:
-        services = Registry(ResourceStore(root), Settings(root=root), ObjectStore(root)).services
-        self.methods = {name: method for one in services for name, method in one.methods.items()}
+        self.registry = Registry(ResourceStore(root), Settings(root=root), ObjectStore(root))
+        self.methods = {name: method for one in self.registry.services for name, method in one.methods.items()}
 
     def __call__(self, method: str, /, **request: Any) -> Any:
         return self.methods[method](request)
@@ -56,6 +56,22 @@ def test_one_tensorboard_is_the_default(services: Services) -> None:
     assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [False, True]
     services("UpdateTensorboard", tensorboard={"name": first, "isDefault": True}, updateMask="isDefault")
     assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [True, False]
+
+
+def test_a_job_makes_the_experiment_of_its_id(services: Services) -> None:
+    """A job that runs with a TensorBoard has an experiment there, trials that of their tuning job; others make none."""
+    board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]
+    boards = services.registry.boards
+    study = f"{PARENT}/hyperparameterTuningJobs/90"
+    boards.store.add("hyperparameterTuningJobs", PARENT, study, {})
+    for id_, named, hidden in (("5", board, {}), ("6", board, {"study": study}), ("7", f"{board}0", {}), ("8", "", {})):
+        body = {"jobSpec": {"tensorboard": named} if named else {}}
+        boards.store.add("customJobs", PARENT, f"{PARENT}/customJobs/{id_}", body, hidden)
+        for state in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_RUNNING"):
+            boards.note(f"{PARENT}/customJobs/{id_}", state)
+    found = services("ListTensorboardExperiments", parent=board)["tensorboardExperiments"]
+    ids = {one["name"].removeprefix(f"{board}/experiments/"): one["source"] for one in found}
+    assert ids == {"5": f"{PARENT}/customJobs/5", "90": study}
 
 
 def test_names_that_are_no_study_or_trial(services: Services) -> None:
