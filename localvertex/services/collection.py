@@ -119,21 +119,27 @@ class Collection:
         lacking += [f"{snake(kind.field)}_id"] if kind.needs_id and not id_ else []
         if lacking:
             raise invalid(f"A {kind.message} needs {' and '.join(lacking)}.")
-        self._check_labels(fields)
+        self._check(fields, self._problems_of_id(id_))
         return self.add(parent, self.fill(request, fields), id_)
 
-    def _check_labels(self, fields: Mapping[str, Any]) -> None:
-        if problems := [*label_problems(fields, f"{snake(self.kind.field)}.labels")]:
+    def _check(self, fields: Mapping[str, Any], others: Sequence[tuple[str, str]] = ()) -> None:
+        """Raise a 400 that lists other problems and those of the labels."""
+        if problems := [*others, *label_problems(fields, f"{snake(self.kind.field)}.labels")]:
             raise found_errors(problems)
+
+    def _problems_of_id(self, id_: str) -> list[tuple[str, str]]:
+        kind = self.kind
+        wrong = bool(id_ and kind.allowed) and not re.fullmatch(kind.id_pattern, id_)
+        return [(f"{snake(kind.field)}_id", kind.allowed)] if wrong else []
 
     def add(
         self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
     ) -> Json:
         """Store a new resource and return it; 409 if there is one of that id, 400 for an id that does not match."""
         kind = self.kind
+        if problems := self._problems_of_id(id_):
+            raise found_errors(problems)
         if id_ and not re.fullmatch(kind.id_pattern, id_):
-            if kind.allowed:
-                raise found_errors([(f"{snake(kind.field)}_id", kind.allowed)])
             raise invalid(f"Invalid id {id_[:150]!r} of a {kind.message}: it must match {kind.id_pattern}.")
         name = f"{parent}/{kind.plural}/{id_}" if id_ else resources.new_name(parent, kind.plural)
         time = resources.now()
@@ -169,7 +175,7 @@ class Collection:
         """Set the fields of a mask (all that are given, without one); 400 for a field that cannot be set."""
         kind = self.kind
         given = request.get(kind.field) or {}
-        self._check_labels(given)
+        self._check(given)
         fields = self.fill(request, given)
         name = self.stored(str(fields.get("name", ""))).name
 

@@ -25,6 +25,8 @@ _KIND = Kind(
         "Your persistent resource is ready.",
     ),
     id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
+    allowed="persistent_resource_id can only contain numbers, lower case letters and hyphens. The first character must be a "
+    "letter, and the last character must be a letter or number.",
 )
 
 

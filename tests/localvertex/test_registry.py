@@ -58,6 +58,23 @@ def test_one_tensorboard_is_the_default(services: Services) -> None:
     assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [True, False]
 
 
+def test_a_wrong_id_and_wrong_labels_are_listed_together(services: Services) -> None:
+    """A persistent resource is refused for its id and its labels in one list; a TensorBoard's experiment, too."""
+    asked = {"resourcePools": [{}], "labels": {"cost": "$1.27"}}
+    with pytest.raises(ApiError) as refused:
+        services("CreatePersistentResource", parent=PARENT, persistentResourceId="h_4", persistentResource=asked)
+    assert str(refused.value).startswith(
+        "List of found errors:\t1.Field: persistent_resource_id; Message: persistent_resource_id can only contain numbers, "
+        "lower case letters and hyphens. The first character must be a letter, and the last character must be a letter or "
+        "number.\t2.Field: persistent_resource.labels; Message: There can be no more than 64 labels"
+    )
+    board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]
+    with pytest.raises(
+        ApiError, match=r"1\.Field: tensorboard_experiment_id; .*2\.Field: tensorboard_experiment\.labels"
+    ):
+        services("CreateTensorboardExperiment", parent=board, tensorboardExperimentId="_", tensorboardExperiment=asked)
+
+
 def test_a_job_makes_the_experiment_of_its_id(services: Services) -> None:
     """A job that runs with a TensorBoard has an experiment there, trials that of their tuning job; others make none."""
     board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -25,8 +26,9 @@ def show():
     """Print the surroundings as one line of JSON, and a line on each stream."""
     env = {name: value for name, value in os.environ.items() if name.startswith(SHOWN)}
     found = {"env": env, "argv": sys.argv[1:], "cwd": os.getcwd(), "user": os.getuid(), "gcs": os.path.isdir("/gcs")}
-    found |= {"home": os.path.expanduser("~"), "file": __file__}
+    found |= {"home": os.path.expanduser("~"), "file": __file__, "host": socket.gethostname()}
     print("a line on stdout", flush=True)
+    print("\na bar 0%\ra bar 100%\n\n", end="", flush=True)
     print("a line on stderr", file=sys.stderr, flush=True)
     print(json.dumps({"message": "shown", "fidelity": found}), flush=True)
     print(json.dumps({"message": "a warning", "severity": "WARNING"}), flush=True)
