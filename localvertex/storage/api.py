@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 
@@ -32,13 +34,14 @@ from localvertex.storage.resources import (
     NOTIFICATION_FIELDS,
     NOTIFICATIONS,
     OBJECT_FIELDS,
+    PROJECT,
     PROJECT_NUMBER,
     PROJECT_PRIVATE,
     Rules,
     acl,
-    acl_rule,
     bucket_resource,
     check_policy,
+    checked_acl,
     is_uniform,
     merged,
     no_acl,
@@ -65,6 +68,14 @@ def _after(request: Request) -> str:
 def _limit(request: Request) -> int:
     """Return how many items a page has: the service's own limit, unless the client asks for fewer."""
     return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
+
+
+def _without_condition(binding: Json) -> Json:
+    """Return a binding as it is shown to a client that does not know conditions: its role has another name."""
+    if "condition" not in binding:
+        return binding
+    tag = hashlib.sha1(json.dumps(binding["condition"], sort_keys=True).encode(), usedforsecurity=False).hexdigest()
+    return {"role": f"{binding['role']}_withcond_{tag[:20]}", "members": binding["members"]}
 
 
 def _check_project(request: Request) -> None:
@@ -98,7 +109,8 @@ def position_of(token: str) -> str:
 
 async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
-    sent = writable(await read_json(request), fields) | predefined(request.query_params)
+    sent = writable(await read_json(request), fields)
+    sent |= predefined(request.query_params, sent)
 
     def changed(meta: Json) -> Json:
         if (sent.get("acl") or sent.get("defaultObjectAcl")) and is_uniform(meta):
@@ -109,7 +121,7 @@ async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     return changed
 
 
-_FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICATIONS, LAST_NOTIFICATION)
+_FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICATIONS, LAST_NOTIFICATION, PROJECT)
 """Fields of a bucket that an update leaves as they are."""
 
 
@@ -146,8 +158,9 @@ class StorageApi:
         name = body.get("name")
         if not isinstance(name, str) or not name:
             raise ApiError(400, "Required field 'name' is missing.", reason="required")
-        lists = predefined(request.query_params)
-        meta = whole(writable(body, BUCKET_FIELDS)) | lists
+        meta = whole(writable(body, BUCKET_FIELDS)) | {PROJECT: request.query_params["project"]}
+        lists = predefined(request.query_params, meta)
+        meta |= lists
         if lists and is_uniform(meta):
             raise no_acl("update", "a bucket")
         bucket = await in_thread(self.store.create_bucket, name, meta)
@@ -251,9 +264,8 @@ class StorageApi:
             found = await in_thread(self.store.get, *object_of(values))
             where, meta = _place(found), found.meta
         items = acl(meta, field, {} if field == "defaultObjectAcl" else where, base(request))
-        return JSONResponse(
-            {"kind": f"{items[0]['kind'] if items else 'storage#objectAccessControl'}s", "items": items}
-        )
+        kind = items[0]["kind"] if items else "storage#objectAccessControl"
+        return JSONResponse({"kind": f"{kind}s", **({"items": items} if items else {})})
 
     async def acl_entry(self, request: Request, values: Values) -> Response:
         """Get, insert, replace or delete an entry of an access control list."""
@@ -263,17 +275,22 @@ class StorageApi:
                 "get" if request.method == "GET" else "update", "an object" if "object" in values else "a bucket"
             )
         sent = await read_json(request) if request.method in ("POST", "PUT", "PATCH") else {}
-        field, entity = values.get("list", "acl"), values.get("entity") or sent.get("entity")
+        field, entity = values.get("list", "acl"), values.get("entity") or str(sent.get("entity") or "")
         where: Json = {} if field == "defaultObjectAcl" else {"bucket": bucket.name}
         found = await in_thread(self.store.get, *object_of(values)) if "object" in values else None
         own, where = (bucket.meta, where) if found is None else (found.meta, _place(found))
         present = next((one for one in own.get(field, PROJECT_PRIVATE) if one["entity"] == entity), None)
-        if request.method in ("GET", "DELETE", "PATCH") and present is None:
+        if request.method in ("GET", "DELETE") and present is None:
             raise not_found("The specified key does not exist.")
-        role = sent.get("role", (present or {}).get("role", "") if request.method == "PATCH" else "")
-        made = present if request.method in ("GET", "DELETE") else acl_rule(str(entity), str(role))
-        if request.method != "DELETE":
-            writable({"acl": [made]}, OBJECT_FIELDS)  # checked
+        made = present
+        if request.method in ("POST", "PUT", "PATCH"):
+            role = sent.get("role") or (request.method == "PATCH" and (present or {}).get("role"))
+            rule = {"entity": entity, "role": role}
+            made = checked_acl([rule], of_bucket=found is None and field == "acl")[0]
+            entity = made["entity"]
+        is_owner = entity == PROJECT_PRIVATE[0]["entity"] and field == "acl" and request.method != "GET"
+        if is_owner and (request.method == "DELETE" or (made or {})["role"] != "OWNER"):
+            raise ApiError(403, "The owner of the resource is required to have OWNER access.")
 
         def change(meta: Json) -> Json:
             kept = [one for one in meta.get(field, PROJECT_PRIVATE) if one["entity"] != entity]
@@ -298,7 +315,10 @@ class StorageApi:
 
     async def get_policy(self, request: Request, values: Values) -> Response:
         """buckets.getIamPolicy."""
-        return JSONResponse({"kind": "storage#policy", **await in_thread(self.store.policy, values["bucket"])})
+        found = await in_thread(self.store.policy, values["bucket"])
+        if query_int(request, "optionsRequestedPolicyVersion", default=1) < 3:
+            found |= {"version": 1, "bindings": [_without_condition(one) for one in found["bindings"]]}
+        return JSONResponse({"kind": "storage#policy", **found})
 
     async def set_policy(self, request: Request, values: Values) -> Response:
         """buckets.setIamPolicy: kept, and no access depends on it."""

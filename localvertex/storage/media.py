@@ -269,7 +269,7 @@ async def simple(store: ObjectStore, request: Request, values: Mapping[str, str]
         "contentEncoding": request.query_params.get("contentEncoding"),
     }
     sent = {key: value for key, value in found.items() if value}
-    meta = whole(writable(sent, OBJECT_FIELDS)) | predefined(request.query_params)
+    meta = whole(writable(sent, OBJECT_FIELDS)) | predefined(request.query_params, {})
     path = store.files.temp()
     try:
         with path.open("wb") as out:
@@ -291,7 +291,7 @@ async def multipart(store: ObjectStore, request: Request, values: Mapping[str, s
         body, content_type = await in_thread(split_multipart, raw, boundary, path)
         name = object_name(request, body)
         meta = whole(writable({**({"contentType": content_type} if content_type else {}), **body}, OBJECT_FIELDS))
-        meta |= predefined(request.query_params)
+        meta |= predefined(request.query_params, meta)
         made = await in_thread(store.put, values["bucket"], name, path, meta, required, expect=expected(request, body))
     finally:
         raw.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -38,11 +38,38 @@ def _is_map(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
 
 
-def _is_acl(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(one, dict) and _ENTITY.fullmatch(str(one.get("entity"))) and one.get("role") in ROLES
-        for one in value
-    )
+MOST_ENTRIES = 100
+"""Of an access control list."""
+
+
+def checked_acl(entries: Any, *, of_bucket: bool) -> list[Json]:
+    """Return the entries of an access control list as they are kept; 400 with the service's words for a wrong one.
+
+    Source: zig-gcp's recording of 2026-10-05
+    """
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise invalid("Invalid value for field 'acl': expected a list of objects with 'entity' and 'role'.")
+    if len(entries) > MOST_ENTRIES:
+        message = f"An access control list can contain at most {MOST_ENTRIES} entries."
+        raise ApiError(400, message, reason="tooManyAccessControlEntries")
+    kept: dict[str, Json] = {}
+    for one in entries:
+        entity, role = one.get("entity"), one.get("role")
+        if not entity:
+            raise ApiError(400, "Required: entity", reason="required")
+        if not role:
+            raise ApiError(400, "Access control must contain a role", reason="required")
+        if role not in ROLES or (role == "WRITER" and not of_bucket):
+            raise invalid(f"Invalid value for: {str(role)[:80]} is not a valid value")
+        if not _ENTITY.fullmatch(str(entity)):
+            raise invalid(f'Scope text "{str(entity)[:200]}" is not valid.')
+        # Project teams as they are known here; addresses in lower case.
+        entity = entity.lower() if entity.startswith(("user-", "group-", "domain-")) else entity
+        if team := re.match(r"project-(?:owners|editors|viewers)-(?!\d)", entity):
+            entity = f"{team[0]}{PROJECT_NUMBER}"  # of a project's id the number is kept
+        known = next((team for team in PROJECT_PRIVATE if team["entity"] == entity), {})
+        kept[entity] = {**known, **acl_rule(entity, role)}
+    return list(kept.values())
 
 
 CLASSES = (
@@ -50,6 +77,8 @@ CLASSES = (
     *("MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY"),
 )
 """Storage classes (https://cloud.google.com/storage/docs/storage-classes); the last three are older names."""
+PROJECT = "_project"
+"""Where a bucket's fields keep the project that it was made in."""
 NOTIFICATIONS = "_notifications"
 """Where a bucket's fields keep its notifications, which a client does not see as a field."""
 LAST_NOTIFICATION = "_last_notification"
@@ -119,7 +148,7 @@ OBJECT_FIELDS: Rules = {
     "metadata": _MAP,
     "storageClass": _CLASS,
     "customTime": (_is_time, "a time of RFC 3339"),
-    "acl": (_is_acl, "a list of objects with 'entity' and 'role'"),
+    "acl": (lambda value: True, ""),  # `checked_acl` does it
 }
 _BUCKET_OBJECTS = (
     *("retentionPolicy", "autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace"),
@@ -155,17 +184,77 @@ def writable(body: Json, rules: Rules) -> Json:
             fine = value is None or fits(value)
         if not fine:
             raise invalid(f"Invalid value for field '{name}': expected {what}." if what else "Invalid argument.")
+        if name in ("acl", "defaultObjectAcl") and value is not None:
+            value = checked_acl(value, of_bucket=name == "acl" and rules is BUCKET_FIELDS)
+            if not value:  # an empty list is ignored
+                continue
         kept[name] = value
     return kept
 
 
+_STORAGE_ROLE = re.compile(r"roles/storage\.\w+|(?:projects|organizations)/[^/]+/roles/\S+")
+_ADDRESS = re.compile(r"(?:user|serviceAccount|group|domain):.+")
+_PUBLIC = {"allUsers", "allAuthenticatedUsers"}
+
+
+def legacy_bindings(meta: Json) -> list[Json]:
+    """Return the bindings of a bucket's policy that nobody has set: two, and four with uniform access."""
+    project = meta.get(PROJECT, PROJECT_NUMBER)
+    owners, viewers = [f"projectEditor:{project}", f"projectOwner:{project}"], [f"projectViewer:{project}"]
+    return [
+        {"role": f"roles/storage.legacy{kind}{whose}", "members": members}
+        for kind in (("Bucket", "Object") if is_uniform(meta) else ("Bucket",))
+        for whose, members in (("Owner", owners), ("Reader", viewers))
+    ]
+
+
+def stored_bindings(bindings: Sequence[Json]) -> list[Json]:
+    """Return an IAM policy's bindings as the service keeps them (zig-gcp's recording of 2026-10-01).
+
+    One without members is dropped, addresses are in lower case, and bindings of one role without conditions are one.
+    """
+    kept: list[Json] = []
+    for binding in bindings:
+        members = [one.lower() if _ADDRESS.fullmatch(one) else one for one in binding.get("members", [])]
+        members = [re.sub("^serviceaccount:", "serviceAccount:", one) for one in members]
+        same = [
+            one
+            for one in kept
+            if one["role"] == binding["role"] and not (one.keys() | binding.keys()) - {"role", "members"}
+        ]
+        if same:
+            same[0]["members"] = list(dict.fromkeys([*same[0]["members"], *members]))
+        elif members:
+            kept.append({**binding, "members": list(dict.fromkeys(members))})
+    return kept
+
+
+def check_public(meta: Json, names: Iterable[str]) -> None:
+    """Raise a 412 where a bucket that prevents public access would be given to the public."""
+    if meta.get("iamConfiguration", {}).get("publicAccessPrevention") == "enforced" and _PUBLIC & set(names):
+        message = "The member bindings allUsers and allAuthenticatedUsers are not allowed since public access prevention is enforced."
+        raise ApiError(412, message)
+
+
+def check_tag(tag: Any) -> None:
+    """Raise a 400 for a policy's etag that the service cannot have made."""
+    try:
+        raw = base64.b64decode(str(tag), validate=True)
+    except ValueError:
+        raw = b""
+    if raw[:1] != b"\x08" or len(raw) < 2:
+        raise invalid("Invalid etag - must use etag from GetPolicy response.")
+
+
 def check_policy(policy: Json) -> None:
-    """Refuse, with a 400, an IAM policy whose bindings are not roles with members."""
+    """Refuse, with a 400, an IAM policy whose bindings are not roles of storage with members."""
     bindings = policy.get("bindings", [])
     for binding in bindings if isinstance(bindings, list) else [bindings]:
         members = binding.get("members", []) if isinstance(binding, dict) else None
         if not isinstance(members, list) or not isinstance(binding.get("role"), str) or not all(map(_is_text, members)):
             raise invalid("Invalid value for field 'bindings': expected a list of objects with 'role' and 'members'.")
+        if not _STORAGE_ROLE.fullmatch(binding["role"]):
+            raise invalid(f"Role {binding['role'][:200]} is not supported for this resource.")
 
 
 def merged(meta: Json, change: Json) -> Json:
@@ -292,8 +381,8 @@ _PREDEFINED: Mapping[str, Sequence[tuple[str, str]]] = {
 """Whom a predefined list names beside the owners (https://cloud.google.com/storage/docs/access-control/lists)."""
 
 
-def predefined(asked: Mapping[str, str]) -> Json:
-    """Return the fields that a request sets by the names of predefined lists."""
+def predefined(asked: Mapping[str, str], sent: Json) -> Json:
+    """Return the fields that a request sets by the names of predefined lists, beside those that it has `sent`."""
     found: Json = {}
     for name, field in (("predefinedAcl", "acl"), ("predefinedDefaultObjectAcl", "defaultObjectAcl")):
         value = asked.get(name)
@@ -303,6 +392,8 @@ def predefined(asked: Mapping[str, str]) -> Json:
             found[field] = [PROJECT_PRIVATE[0], *(acl_rule(*one) for one in _PREDEFINED[value])]
         elif value:
             raise invalid_parameter(name, f"Invalid value '{value[:80]}'.")
+        if value and sent.get(field):
+            raise ApiError(409, f"Cannot provide both a {name} and access controls.")
     return found
 
 
@@ -336,6 +427,8 @@ def no_acl(verb: str, what: str) -> ApiError:
             "a bucket",
         ): "Cannot use ACL API to update bucket policy when uniform bucket-level access is enabled",
     }
+    if (verb, what) == ("update", "an object"):
+        refused[verb, what] = "Cannot update access control for an object when uniform bucket-level access is enabled"
     usual = f"Cannot {verb} legacy ACL for {what} when uniform bucket-level access is enabled"
     return invalid(f"{refused.get((verb, what), usual)}. Read more at {link}")
 
@@ -388,6 +481,7 @@ def settled(name: str, meta: Json, old: Json, now: int) -> Json:
     prevention = meta.get("iamConfiguration", {}).get("publicAccessPrevention", "inherited")
     if prevention not in ("inherited", "unspecified", "enforced"):
         raise invalid(f"Invalid argument: publicAccessPrevention {str(prevention)[:80]!r}.")
+    check_public(meta, [one["entity"] for field in ("acl", "defaultObjectAcl") for one in meta.get(field, [])])
     if is_uniform(meta):
         since = old.get("uniformSince") or time_text(now + 90 * 86400 * 1_000_000)
         meta["uniformSince"] = since

@@ -175,23 +175,32 @@ class ObjectStore:
     def policy(self, name: str) -> Json:
         """Return a bucket's IAM policy: kept and shown, and nothing depends on it."""
         with self.records.database.transaction():
-            self.bucket(name)
+            bucket = self.bucket(name)
             number, policy = self.records.policy(name)
-        return {"version": 1, "bindings": [], **policy, "etag": resources.etag(number)}
+        kept = policy if number else {"bindings": resources.legacy_bindings(bucket.meta)}
+        whose = {"resourceId": f"projects/_/buckets/{name}"}
+        return {**whose, "version": 1, "bindings": [], **kept, "etag": resources.etag(bucket.metageneration)}
 
     def set_policy(self, name: str, policy: Json) -> Json:
-        """Keep another IAM policy of a bucket; 412 if it was set since the policy that `etag` names was read."""
+        """Keep another IAM policy of a bucket; 412 if the bucket changed since the policy that `etag` names was read."""
         with self.records.database.transaction():
-            known = self.policy(name)
-            if any("condition" in one for one in policy.get("bindings", [])):
-                if not resources.is_uniform(self.bucket(name).meta):
+            known, bucket = self.policy(name), self.bucket(name)
+            bindings = policy.get("bindings", [])
+            if any("condition" in one for one in bindings):
+                if not resources.is_uniform(bucket.meta):
                     reason = "To set a conditional policy on this bucket, enable uniform bucket-level access first."
                     raise ApiError(412, reason)
                 if policy.get("version") != 3:
                     raise invalid("The version of a policy with conditions must be at least 3.")
-            if policy.get("etag", known["etag"]) != known["etag"]:
-                raise ApiError(412, MESSAGE)
-            self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
+            if policy.get("etag"):
+                resources.check_tag(policy["etag"])
+                if policy["etag"] != known["etag"]:
+                    raise ApiError(412, MESSAGE)
+            resources.check_public(bucket.meta, [one for binding in bindings for one in binding.get("members", [])])
+            version = {"version": policy["version"]} if policy.get("version") else {}
+            self.records.save_policy(name, {**version, "bindings": resources.stored_bindings(bindings)})
+            changed = replace(bucket, metageneration=bucket.metageneration + 1, updated=self.records.tick())
+            self.records.save_bucket(changed)
             return self.policy(name)
 
     def add_notification(self, name: str, sent: Json) -> Json:
@@ -343,6 +352,7 @@ class ObjectStore:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
                 sums = (None if components else md5, crc32c, components)
+                resources.check_public(settings, [one["entity"] for one in (meta or {}).get("acl", [])])
                 meta = resources.retained(now, _inherited(settings) | (meta or {}), settings)
                 return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta))
         finally:
@@ -364,7 +374,9 @@ class ObjectStore:
             meta = {k: v for k, v in old.meta.items() if k in kept} | change(old.meta)
             if old.meta.get("eventBasedHold") and not meta.get("eventBasedHold"):
                 meta[resources.SINCE] = now
-            meta = resources.retained(old.created, meta, self.bucket(bucket).meta)
+            settings = self.bucket(bucket).meta
+            resources.check_public(settings, [one["entity"] for one in meta.get("acl", [])])
+            meta = resources.retained(old.created, meta, settings)
             if resources.moment(meta.get("customTime")) < resources.moment(old.meta.get("customTime")):
                 raise invalid("Custom time cannot be removed or set to an earlier time.")
             new = replace(old, metageneration=old.metageneration + 1, updated=now, meta=meta)

@@ -150,7 +150,7 @@ class Uploads:
         sent_type = request.headers.get("x-upload-content-type")
         meta = whole(writable({**({"contentType": sent_type} if sent_type else {}), **body}, OBJECT_FIELDS))
         # Digests may come with the first request, and the bytes much later.
-        meta |= {**predefined(request.query_params), "_expect": expected(request, body)}
+        meta |= {**predefined(request.query_params, meta), "_expect": expected(request, body)}
         # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
         upload = await in_thread(self.start, values["bucket"], name, meta, kept)

@@ -109,7 +109,11 @@ def test_a_buckets_policy(store: ObjectStore, url: str, monkeypatch: pytest.Monk
     store.create_bucket("bkt")
     bucket = Client(project="my-project", credentials=AnonymousCredentials()).bucket("bkt")
     stale, policy = bucket.get_iam_policy(), bucket.get_iam_policy()
-    assert list(policy.bindings) == []
+    assert [one["role"] for one in policy.bindings] == [
+        "roles/storage.legacyBucketOwner",
+        "roles/storage.legacyBucketReader",
+    ]
+    policy.bindings = [{"role": "roles/storage.objectViewer", "members": {"user:A@example.com"}}]
     policy.bindings.append({"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}})
     bucket.set_iam_policy(policy)
     kept = bucket.get_iam_policy()
@@ -121,4 +125,46 @@ def test_a_buckets_policy(store: ObjectStore, url: str, monkeypatch: pytest.Monk
     assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
     bucket.delete()
     store.create_bucket("bkt")
-    assert list(bucket.get_iam_policy().bindings) == [], "a new bucket of the name has none"
+    assert len(bucket.get_iam_policy().bindings) == 2, "a new bucket of the name has its own"
+
+
+def test_policies_as_the_service_keeps_them(store: ObjectStore, url: str) -> None:
+    """A policy's etag is the bucket's metageneration, its bindings are put in order, and what is wrong has the service's words."""
+    uniform = {
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "enforced"}
+    }
+    made = http.post(f"{url}/storage/v1/b?project=pr", json={"name": "pol", **uniform}).json()
+    where = f"{url}/storage/v1/b/pol/iam"
+    policy = http.get(where).json()
+    assert (policy["resourceId"], policy["etag"], len(policy["bindings"])) == (
+        "projects/_/buckets/pol",
+        made["etag"],
+        4,
+    )
+    assert policy["bindings"][1] == {"role": "roles/storage.legacyBucketReader", "members": ["projectViewer:pr"]}
+    http.patch(f"{url}/storage/v1/b/pol", json={"labels": {"a": "b"}})
+    assert http.put(where, json=policy).status_code == 412
+    viewer, condition = {"role": "roles/storage.objectViewer"}, {"title": "always", "expression": "true"}
+    bindings = [{**viewer, "members": ["user:A@b.c"]}, {**viewer, "members": ["user:a@B.c", "serviceAccount:X@y"]}]
+    bindings += [
+        {"role": "roles/storage.admin", "members": []},
+        {**viewer, "members": ["user:d@e"], "condition": condition},
+    ]
+    kept = http.put(where, json={"version": 3, "bindings": bindings}).json()
+    assert kept["bindings"][0]["members"] == ["user:a@b.c", "serviceAccount:x@y"] and len(kept["bindings"]) == 2
+    assert kept["etag"] == http.get(f"{url}/storage/v1/b/pol").json()["etag"]
+    shown = http.get(where).json()
+    assert (shown["version"], "condition" in shown["bindings"][1]) == (1, False)
+    assert shown["bindings"][1]["role"].startswith("roles/storage.objectViewer_withcond_")
+    assert http.get(where, params={"optionsRequestedPolicyVersion": 3}).json()["bindings"][1]["condition"] == condition
+    for wrong, status, words in (
+        ({"etag": "xx", "bindings": []}, 400, "Invalid etag - must use etag from GetPolicy response."),
+        (
+            {"bindings": [{"role": "roles/viewer", "members": ["user:a@b.c"]}]},
+            400,
+            "Role roles/viewer is not supported",
+        ),
+        ({"bindings": [{**viewer, "members": ["allUsers"]}]}, 412, "since public access prevention is enforced."),
+    ):
+        answer = http.put(where, json=wrong)
+        assert answer.status_code == status and words in answer.json()["error"]["message"]

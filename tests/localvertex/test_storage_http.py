@@ -489,6 +489,37 @@ def test_a_write_that_changes_nothing_new_is_304(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["error"]["message"]) == (400, "Required parameter: project")
 
 
+def test_entries_of_access_control_lists(client: httpx.Client) -> None:
+    """A change of an entry that is not there makes it; the owner stays; what is wrong is refused in the service's words."""
+    upload(client, "listed", b"x")
+    where = "/storage/v1/b/bkt/o/listed/acl"
+    made = client.patch(f"{where}/user-Ada@Example.com", json={"role": "READER"})
+    assert (made.status_code, made.json()["entity"]) == (200, "user-ada@example.com")
+    for answer in (
+        client.delete(f"{where}/project-owners-123456789012"),
+        client.put(f"{where}/project-owners-123456789012", json={"role": "READER"}),
+    ):
+        assert answer.status_code == 403
+        assert answer.json()["error"]["message"] == "The owner of the resource is required to have OWNER access."
+    for wrong, words in (
+        ({"role": "READER"}, "Required: entity"),
+        ({"entity": "allUsers"}, "Access control must contain a role"),
+        ({"entity": "allUsers", "role": "WRITER"}, "Invalid value for: WRITER is not a valid value"),
+        ({"entity": "someone", "role": "READER"}, 'Scope text "someone" is not valid.'),
+    ):
+        assert client.post(where, json=wrong).json()["error"]["message"] == words
+    many = [{"entity": f"user-a{number}@b.c", "role": "READER"} for number in range(101)]
+    refused = client.patch("/storage/v1/b/bkt/o/listed", json={"acl": many}).json()["error"]
+    assert refused["errors"][0]["reason"] == "tooManyAccessControlEntries"
+    both = client.patch("/storage/v1/b/bkt/o/listed?predefinedAcl=private", json={"acl": many[:1]})
+    assert both.status_code == 409
+    shut = {"name": "shut", "iamConfiguration": {"publicAccessPrevention": "enforced"}}
+    client.post("/storage/v1/b?project=p", json=shut)
+    media = {"uploadType": "media", "name": "a", "predefinedAcl": "publicRead"}
+    assert client.post("/upload/storage/v1/b/shut/o", params=media).status_code == 412
+    assert client.post("/storage/v1/b/shut/acl", json={"entity": "allUsers", "role": "READER"}).status_code == 412
+
+
 def test_predefined_lists(client: httpx.Client) -> None:
     """A request's predefined list becomes the entries of a bucket or an object; an unknown one is refused."""
     place = "/storage/v1/b?project=p&predefinedAcl=publicRead&predefinedDefaultObjectAcl=authenticatedRead"
