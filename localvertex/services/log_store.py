@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from localvertex.filters import Node
 from localvertex.http import ApiError, Json
@@ -135,9 +135,14 @@ class LogStore:
         }
 
     def _insert(self, body: Json, timestamp: int | None, study_id: str = "") -> None:
-        """Store an entry under a new insertId, or its own. Called in a transaction."""
+        """Store an entry under a new insertId, or its own. Called in a transaction.
+
+        An entry of the same project, time and insertId as another is the same entry, and is kept once.
+        """
         now = time.time_ns()
         when = now if timestamp is None else timestamp
+        if "insertId" in body and self._has(body, when):
+            return
         labels = body["resource"].get("labels", {})
         connection = self.database.connection
         # First the row, since the insertId of an entry that brings none is the row's own number.
@@ -159,6 +164,13 @@ class LogStore:
             connection.execute(
                 "INSERT INTO of_studies VALUES (?, ?, ?, ?)", (study_id, when, insert_id, cursor.lastrowid)
             )
+
+    def _has(self, body: Json, when: int) -> bool:
+        sql = "SELECT json_extract(entry, '$.logName') AS name FROM entries WHERE time = ? AND insert_id = ?"
+        above = str(body["logName"]).partition("/logs/")[0]
+        return any(
+            row["name"].partition("/logs/")[0] == above for row in self.database.rows(sql, when, str(body["insertId"]))
+        )
 
     def keep(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
@@ -229,6 +241,15 @@ class LogStore:
         rows = self.database.rows(sql, after)
         bodies = [json.loads(row["entry"]) for row in rows]
         return list(filter(matching(node), bodies)), rows[-1]["id"] if rows else after
+
+    def remove(self, log_name: str) -> bool:
+        """Remove a log's entries; False if it has none."""
+        names = [name for name in self.log_names() if unquote(name) == unquote(log_name)]
+        with self.database.transaction() as connection:
+            for name in names:
+                connection.execute("DELETE FROM entries WHERE json_extract(entry, '$.logName') = ?", (name,))
+            connection.execute("DELETE FROM of_studies WHERE id NOT IN (SELECT id FROM entries)")
+        return bool(names)
 
     def log_names(self) -> list[str]:
         """Return every log's name."""

@@ -6,15 +6,17 @@ import asyncio
 import hashlib
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 from localvertex.filters import Node
-from localvertex.http import Json, in_thread, invalid, position_of_token, token_of
+from localvertex.http import ApiError, Json, in_thread, invalid, not_found, position_of_token, token_of
 from localvertex.jobs.listing import answer, offset_of
 from localvertex.jobs.validation import whole_numbers
 from localvertex.services.log_store import LogStore, Position
 from localvertex.services.logging_query import SEVERITIES, parse
+from localvertex.services.monitored_resources import is_monitored
 from localvertex.services.router import Service, canonical
 from vertexrig.times import nanoseconds
 
@@ -27,6 +29,8 @@ MOST_KIB = 256
 TAIL_S = 0.2
 """Seconds between two queries of a tail."""
 MOST_RESOURCES = 100
+_AHEAD_NS = 24 * 3600 * 10**9
+"""How far an entry's time may be in the future, in ns."""
 _RESOURCE = r"(?:projects|organizations|billingAccounts|folders)/[^/]+"
 _RESOURCE_NAME = re.compile(rf"{_RESOURCE}(?:/locations/[^/]+/buckets/[^/]+/views/[^/]+)?")
 _LOG_NAME = re.compile(r"/?(projects|organizations|billingAccounts|folders)/[^/]+/logs/(.{1,511})", re.DOTALL)
@@ -99,7 +103,12 @@ class LoggingApi:
         self.store = store
         self.service = Service(
             SERVICE,
-            {"ListLogEntries": self.list_entries, "WriteLogEntries": self.write_entries, "ListLogs": self.list_logs},
+            {
+                "ListLogEntries": self.list_entries,
+                "WriteLogEntries": self.write_entries,
+                "ListLogs": self.list_logs,
+                "DeleteLog": self.delete_log,
+            },
             as_sent=True,
         )
 
@@ -124,15 +133,31 @@ class LoggingApi:
         )
 
     def write_entries(self, request: Json) -> Json:
-        """WriteLogEntries."""
+        """WriteLogEntries: all entries or none; with `partialSuccess` those without an error, which the answer's details name."""
         # A Struct has doubles only; see `whole_numbers`.
         given = whole_numbers(canonical(f"{_PACKAGE}WriteLogEntriesRequest", request))
         entries = given.get("entries", [])
         if not 0 < len(entries) <= WRITE_LIMIT:
             raise invalid(f"entries must be a list of 1 to {WRITE_LIMIT} log entries.")
-        ready = [_entry(entry, given, f"entries[{index}]") for index, entry in enumerate(entries)]
+        ready: list[tuple[Json, int | None]] = []
+        refused: dict[int, ApiError] = {}
+        for index, entry in enumerate(entries):
+            try:
+                ready.append(_entry(entry, given, f"entries[{index}]"))
+            except ApiError as error:
+                if not given.get("partialSuccess"):
+                    raise
+                refused[index] = error
         if not given.get("dryRun"):
             self.store.keep(ready)
+        if refused:
+            raise _partly(refused)
+        return {}
+
+    def delete_log(self, request: Json) -> Json:
+        """DeleteLog: 404 for a log without entries (google-cloud-python issue 3155)."""
+        if not self.store.remove(str(canonical(f"{_PACKAGE}DeleteLogRequest", request).get("logName", ""))):
+            raise not_found("Requested entity was not found.")
         return {}
 
     def list_logs(self, request: Json) -> Json:
@@ -141,6 +166,20 @@ class LoggingApi:
         size = max(int(canonical(f"{_PACKAGE}ListLogsRequest", request).get("pageSize", 0)), 0) or PAGE_LIMIT
         following = token_of(str(start + size)) if start + size < len(names) else ""
         return answer("logNames", names[start : start + size], following)
+
+
+def _partly(refused: dict[int, ApiError]) -> ApiError:
+    """Return the error of a write that kept some entries: the first entry's, with each by index (fluent-plugin-google-cloud, test data)."""
+    first = next(iter(refused.values()))
+    each = {str(index): {"code": 3, "message": error.message} for index, error in refused.items()}
+    detail = {"@type": f"type.googleapis.com/{_PACKAGE}WriteLogEntriesPartialErrors", "logEntryErrors": each}
+    return ApiError(first.code, first.message, status=first.status, details=[detail, *first.details])
+
+
+def _size(length: int) -> str:
+    """Return a number of bytes as the service writes it: 369.7K, and from a mebibyte on 6.23M."""
+    kib = length / 1024
+    return f"{kib:.1f}K" if kib < 1024 else f"{kib / 1024:.2f}M"
 
 
 def _check_log_name(name: str, where: str) -> None:
@@ -167,9 +206,11 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     _check_log_name(full["logName"], where)
     if not full.get("resource", {}).get("type"):
         raise invalid("A monitored resource must be specified for each log entry")
-    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass")) / 1024
-    if size > MOST_KIB:
-        raise invalid(f"Log entry with size {size:.1f}K exceeds maximum size of {MOST_KIB:.1f}K")
+    if not is_monitored(full["resource"]["type"]):
+        raise invalid(f"Resource Type not supported: {full['resource']['type'][:200]}")
+    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    if size > MOST_KIB * 1024:
+        raise invalid(f"Log entry with size {_size(size)} exceeds maximum size of {_size(MOST_KIB * 1024)}")
     full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
     full["logName"] = full["logName"].removeprefix("/")  # as documented
     container, name = full["logName"].split("/")[:2]
@@ -179,7 +220,9 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     # An open enum: numbers that have no name come as they are.
     full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"
     when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
-    # Within SQLite's 64 bits; the service's own limits are narrower.
-    if when is not None and not -(2**62) < when < 2**62 * 2 - 1:
+    if when is not None and when > time.time_ns() + _AHEAD_NS:
+        raise invalid("Timestamp is over a day in the future")
+    # Within SQLite's 64 bits; the service's own limit is narrower.
+    if when is not None and when <= -(2**62):
         raise invalid(f"{where}: timestamp {entry['timestamp']!r} is out of range.")
     return full, when

@@ -46,8 +46,16 @@ _LANGUAGE = filters.Dialect(
     expressions=True,
 )
 _NULL = "NULL_VALUE"
+_NUMBERS = frozenset(
+    {
+        *(("httpRequest", name) for name in ("status", "requestSize", "responseSize", "cacheFillBytes")),
+        ("sourceLocation", "line"),
+    }
+)
+"""Fields of an entry that are whole numbers."""
 _MISSING: Any = object()
 _WORD = re.compile(r"\w+")
+_WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _MOST_PATTERN = 1000
 """Most characters of a regular expression."""
 # RE2 has neither back references nor a look ahead or behind.
@@ -114,7 +122,17 @@ def _test(node: Compare) -> Callable[[Any], bool]:
         return _in_network(wanted)
     if not node.path:
         return lambda value: wanted.lower() in str(value).lower()
+    _check_type(node)
     return lambda value: _holds(node, value)
+
+
+def _check_type(node: Compare) -> None:
+    """Raise a 400 for a value that is not of the type of an entry's own field (stackdriver-metrics-export issue 8)."""
+    if node.operator == ":" or node.value == _NULL:
+        return
+    is_time = len(node.path) == 1 and node.path[0] in TIMES
+    if (is_time and nanoseconds(node.value) is None) or (node.path in _NUMBERS and not _WHOLE.fullmatch(node.value)):
+        raise invalid(f"The value '{node.value.lower()[:200]}' is of incorrect type.")
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -123,6 +123,87 @@ def test_an_entry_of_more_than_256_kib_is_refused(tmp_path: Path) -> None:
     LoggingApi(store).write_entries({**request, "entries": [{"textPayload": "a" * 260_000}]})
 
 
+def write(store: LogStore, *entries: dict[str, Any], **more: Any) -> None:
+    """Write entries of a log."""
+    request = {"logName": "projects/p/logs/own", "resource": {"type": "global"}, **more}
+    LoggingApi(store).write_entries({**request, "entries": list(entries)})
+
+
+def test_a_size_from_a_mebibyte_on_is_in_m(tmp_path: Path) -> None:
+    """A size has one decimal in K, and two in M."""
+    with pytest.raises(ApiError, match=r"^Log entry with size 6\.23M exceeds maximum size of 256\.0K$"):
+        write(LogStore(tmp_path), {"textPayload": "a" * int(6.23 * 2**20)})
+
+
+def test_an_entry_of_the_day_after_tomorrow_is_refused(tmp_path: Path) -> None:
+    """An entry may be a day ahead, and not more."""
+    now = datetime.now(timezone.utc)
+    write(LogStore(tmp_path), {"textPayload": "x", "timestamp": times.rfc3339(now + timedelta(hours=23))})
+    with pytest.raises(ApiError, match="^Timestamp is over a day in the future$"):
+        write(LogStore(tmp_path), {"textPayload": "x", "timestamp": times.rfc3339(now + timedelta(hours=25))})
+
+
+def test_the_type_of_a_resource(tmp_path: Path) -> None:
+    """A resource has a type that the service knows, or one that is named after an API."""
+    store = LogStore(tmp_path)
+    for kind in ("gce_instance", "ml_job", "aiplatform.googleapis.com/Model"):
+        write(store, {"textPayload": "x", "resource": {"type": kind}})
+    for kind in ("compute.googleapis.com", "gce_instanc", "/Model"):
+        with pytest.raises(ApiError, match=f"^Resource Type not supported: {kind}$"):
+            write(store, {"textPayload": "x", "resource": {"type": kind}})
+
+
+def test_partial_success_keeps_the_good_entries(tmp_path: Path) -> None:
+    """With partialSuccess the good entries are kept, and the error names the others by index."""
+    store = LogStore(tmp_path)
+    entries = [{"textPayload": "good"}, {"textPayload": "x", "timestamp": "2099-01-01T00:00:00Z"}]
+    with pytest.raises(ApiError):
+        write(store, *entries)
+    assert store.log_names() == []
+    with pytest.raises(ApiError, match="over a day") as refused:
+        write(store, *entries, {"textPayload": "x", "resource": {"type": "y"}}, partialSuccess=True)
+    errors = refused.value.details[0]["logEntryErrors"]
+    assert [entry["textPayload"] for entry in store.query(parse(""))[0]] == ["good"]
+    assert errors.keys() == {"1", "2"} and errors["2"] == {"code": 3, "message": "Resource Type not supported: y"}
+    assert errors["1"]["message"] == refused.value.message
+
+
+def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:
+    """Entries of a project with the same insertId and time are one; with another of these they are others."""
+    store = LogStore(tmp_path)
+    same = {"textPayload": "x", "insertId": "a", "timestamp": times.rfc3339(datetime.now(timezone.utc))}
+    write(store, same, same)
+    write(store, same, {**same, "insertId": "b"}, {**same, "logName": "projects/q/logs/own"})
+    write(store, {"textPayload": "x", "insertId": "a"})
+    assert len(store.query(parse(""))[0]) == 4
+
+
+def test_a_log_that_is_deleted_has_no_entries(tmp_path: Path) -> None:
+    """DeleteLog removes the entries of one log, and answers 404 for a log without any."""
+    store = LogStore(tmp_path)
+    write(store, {"textPayload": "x", "logName": "projects/p/logs/a%2Fb"}, {"textPayload": "y"})
+    assert LoggingApi(store).delete_log({"logName": "projects/p/logs/a/b"}) == {}
+    assert store.log_names() == ["projects/p/logs/own"]
+    with pytest.raises(ApiError, match=r"^Requested entity was not found\.$") as refused:
+        LoggingApi(store).delete_log({"logName": "projects/p/logs/a/b"})
+    assert refused.value.code == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('severity=ERROR AND timestamp >= "2020-01-27T 8:05:00Z"', "2020-01-27t 8:05:00z"),
+        ("receiveTimestamp<yesterday", "yesterday"),
+        ("httpRequest.status>=4xx", "4xx"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(text: str, value: str) -> None:
+    """A time or a number is compared with a value of its type; the refusal has the value in lower case."""
+    with pytest.raises(ApiError, match=f"^The value '{value}' is of incorrect type\\.$"):
+        parse(text)
+    parse(f'textPayload="{value}" OR timestamp="2026-11-20" OR httpRequest.status=404')
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [
@@ -326,7 +407,7 @@ def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> No
         "httpRequest": {"requestMethod": "GET"}, f"{prefix}spanId": 7, f"{prefix}operation": "no message",
     }  # fmt: skip
     other = {"severity": "loud", "message": "ho", "timestampSeconds": int(when.timestamp()) + 1, "timestampNanos": 5}
-    late = {"message": "late", "time": "2999-01-01T00:00:00Z", "timestamp": {"seconds": 1}}
+    late = {"message": "late", "time": "2099-01-01T00:00:00Z", "timestamp": {"seconds": 1}}
     store, splitter = LogStore(tmp_path), Splitter("workerpool0-0", "stdout", OF_PACKAGE)
     store.write(
         "projects/1/customJobs/5",
