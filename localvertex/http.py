@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import errno
+import html
 import json
 import logging
 import re
@@ -29,10 +30,13 @@ HOST_STATE = "front_host"
 STAND_IN = "stand_in"
 """Key of a request's ASGI state, set where a stand-in answers."""
 
+NO_METHOD = "no_method"
+"""Key of a request's ASGI state, set where no method of the API has its path."""
+
 MAKER: ContextVar[str] = ContextVar("maker", default="")
 """Id of the `local run` command that sent the current request, "" if no command did."""
 
-JSON_LIMIT = 4 * 1024 * 1024
+JSON_LIMIT = 10 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
 
 MOST_VALUES = 200_000
@@ -145,6 +149,34 @@ def bad_request(problems: Iterable[tuple[str, str]]) -> Json:
     return {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}
 
 
+_NO_METHOD = """\
+<!DOCTYPE html>
+<html lang=en>
+  <meta charset=utf-8>
+  <meta name=viewport content="initial-scale=1, minimum-scale=1, width=device-width">
+  <title>Error 404 (Not Found)!!1</title>
+  <p><b>404.</b> <ins>That’s an error.</ins>
+  <p>The requested URL <code>{}</code> was not found on this server.  <ins>That’s all we know.</ins>
+"""
+
+
+class NoMethodError(ApiError):
+    """A path that no method of the service's API has: a page of Google's front end, not JSON (ogx issue 3988).
+
+    Args:
+        path: The path without its query.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(404, f"The requested URL {path} was not found on this server.")
+        self.path = path
+
+    def response(self, *, older: bool = False) -> Response:
+        """Return the page."""
+        text = _NO_METHOD.format(html.escape(self.path))
+        return Response(text, 404, {"referrer-policy": "no-referrer"}, "text/html; charset=UTF-8")
+
+
 def unserved(what: str) -> ApiError:
     """Return the error for a method that the real services have and this server does not, and log it.
 
@@ -164,12 +196,12 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def read_body(request: Request) -> bytes:
-    """Return the whole body, refused with 413 once it is longer than `JSON_LIMIT` bytes."""
+    """Return the whole body, refused with 400, as Google's front end does, once it is longer than `JSON_LIMIT` bytes."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > JSON_LIMIT:
-            raise ApiError(413, f"Request payload size exceeds the limit: {JSON_LIMIT} bytes.")
+            raise ApiError(400, f"Request payload size exceeds the limit: {JSON_LIMIT} bytes.")
         parts.append(chunk)
     return b"".join(parts)
 
@@ -317,6 +349,19 @@ def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
     """Return a row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
     regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
     return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
+
+
+def no_method_routes(paths: re.Pattern[str]) -> list[Endpoint]:
+    """Return routes that answer these paths as the service answers a path that no method of its API has, and log them."""
+
+    async def refuse(request: Request, path: Mapping[str, str]) -> Response:
+        await read_body(request)
+        request.scope.setdefault("state", {})[NO_METHOD] = True
+        asked = request.url.path.removeprefix(request.scope.get("root_path", ""))[:2000]
+        _LOG.warning("no method of the API has this path: %s %s", request.method, asked[:200])
+        raise NoMethodError(asked)
+
+    return [Endpoint(method, paths, refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")]
 
 
 class Api:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localvertex.front.proxy import Journal
-from localvertex.http import HOST_STATE, STAND_IN, UNSERVED, unserved
+from localvertex.http import HOST_STATE, NO_METHOD, STAND_IN, UNSERVED, unserved
 from vertexrig.guard import LoopbackGuard, Refusal
 
 
@@ -67,7 +67,9 @@ class FrontApp:
         """Return `send`, which also notes answers of methods that are not served."""
 
         async def noted(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == UNSERVED:
+            if message["type"] == "http.response.start" and (
+                message["status"] == UNSERVED or scope["state"].get(NO_METHOD)
+            ):
                 self._note(scope, "not served")
             await send(message)
 

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from localvertex import bindings, http
 from localvertex.bindings import Binding
-from localvertex.http import ApiError, Endpoint, Handler, Json, in_thread, invalid, not_found
+from localvertex.http import ApiError, Endpoint, Handler, Json, in_thread, invalid
 from localvertex.jobs import resources
 from localvertex.jobs.resources import OPERATIONS
 from localvertex.jobs.store import ResourceStore
@@ -159,27 +159,25 @@ def _shown(made: Json | list[Json], kind: str, request: Request) -> Any:
     return chosen(made, camel_tree(tree)) if tree else made
 
 
+# The table has the methods of v1 alone; those of IAM are in none.
+_ELSEWHERE = re.compile(r"/(?!(?:v1beta1|ui)/).*(?<!:getIamPolicy)(?<!:setIamPolicy)(?<!:testIamPermissions)")
+
+
 def unserved_routes() -> list[Endpoint]:
-    """Return routes that refuse every method of Vertex AI by its name, and every other version of it with a 404."""
-    other = re.compile(r"/(?P<version>(?!v1/|v1beta1/)[^/]+)/projects/[^/]+/locations/.+")
+    """Return routes that refuse every method of Vertex AI by its name, and every path that no method has as the service does."""
     return [
         *(
             Endpoint(binding.http, binding.pattern, partial(_refuse, f"{binding.service}/{binding.method}"))
             for binding in bindings.bindings()
             if binding.service.startswith(f"{PACKAGE}.")
         ),
-        *(Endpoint(method, other, _other_version) for method in ("GET", "POST", "PATCH", "DELETE")),
+        *http.no_method_routes(_ELSEWHERE),
     ]
 
 
 async def _refuse(method: str, request: Request, path: Mapping[str, str]) -> Response:
     await http.read_body(request)
     raise http.unserved(method)
-
-
-async def _other_version(request: Request, path: Mapping[str, str]) -> Response:
-    await http.read_body(request)
-    raise not_found(f"The local Vertex serves v1 and v1beta1, not {path['version'][:20]!r}.")
 
 
 def _placed(binding: Binding) -> Iterator[Binding]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 
-from localvertex.http import ApiError, Endpoint, Json, invalid, not_found
+from localvertex.http import ApiError, Endpoint, Json, invalid, no_method_routes, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.resources import SCHEDULES
@@ -17,6 +18,8 @@ from vertexrig.catalog import load
 from vertexrig.times import rfc3339
 
 SERVICE = "google.cloud.scheduler.v1.CloudScheduler"
+# The methods of v1beta1 and of CMEK configurations are in no table here.
+_ELSEWHERE = re.compile(r"/(?!v1beta1/).*(?<!/cmekConfig)")
 
 
 class SchedulerApi:
@@ -41,7 +44,7 @@ class SchedulerApi:
 
     def table(self) -> list[Endpoint]:
         """Return the routes below the mount, with those of locations, which the service itself does not have."""
-        return [*self.service.routes(), *locations.table()]
+        return [*self.service.routes(), *locations.table(), *no_method_routes(_ELSEWHERE)]
 
     def _stored(self, name: str) -> Json:
         _checked(name.partition("/jobs/")[0])

@@ -274,10 +274,14 @@ def test_many_tunnels_of_one_user_leave_room_and_no_memory(tmp_path: Path) -> No
 
 
 def test_a_body_beyond_the_limit(front_client: requests.Session) -> None:
-    """A JSON body of more than 4 MiB is refused with 413, and the next request is answered."""
+    """A JSON body of more than 10 MiB is refused with 400, and the next request is answered."""
     url = f"https://{AIPLATFORM}/v1/projects/my-project/locations/us-central1/customJobs"
-    answer = front_client.post(url, data=b'{"displayName": "' + b"x" * (5 << 20) + b'"}')
-    assert answer.status_code == 413 and answer.json()["error"]["status"] == "INVALID_ARGUMENT"
+    answer = front_client.post(url, data=b'{"displayName": "' + b"x" * (11 << 20) + b'"}')
+    assert answer.json()["error"] == {
+        "code": 400,
+        "message": "Request payload size exceeds the limit: 10485760 bytes.",
+        "status": "INVALID_ARGUMENT",
+    }
     assert front_client.get(url).json() == {}
 
 

@@ -149,7 +149,7 @@ def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grp
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
     for sent, code in (
         (b"\xff" * 9, grpc.StatusCode.INVALID_ARGUMENT),
-        (b"\x0a" * (5 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (b"\x0a" * (11 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
     ):
         with pytest.raises(grpc.RpcError) as refused:
             call(sent, timeout=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -195,17 +196,35 @@ def test_concurrent_creates_are_all_kept(api: Api) -> None:
     assert {api.wait(name)["state"] for name in made} == {"JOB_STATE_SUCCEEDED"}
 
 
-@pytest.mark.parametrize("path", ["/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
-                                  "/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
 def test_unknown_paths(api: Api, path: str) -> None:
-    """What is no path of an API is a Google-style 404 or 400."""
+    """What is no name of a project or location is a Google-style error."""
     answer = api.call("GET", path)
-    assert answer.status_code in (400, 403, 404) and answer.json()["error"]["message"]
+    assert answer.status_code in (400, 403) and answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "shoes"), ("POST", "endpoints"), ("PATCH", "customJobs/1"), ("POST", "customJobs/1:pause"),
-                         ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/jobs/1/x")]
+    ("method", "path"),
+    [
+        ("GET", "/v1/projects/p/locations/l/shoes"),
+        ("GET", "/v1/projects/p/locations/l/endpoints/<i>/models"),
+        ("POST", "/v1/projects/p/locations/l/customJobs/1:pause"),
+        ("PATCH", "/v1/projects/p/locations/l/customJobs/1"),
+        ("GET", "/v2/projects/p/locations/l/customJobs"),
+        ("GET", "/v1/shoes"),
+    ],
+)
+def test_a_path_that_no_method_has(api: Api, method: str, path: str) -> None:
+    """A path that the API does not have is a 404 as a page with the path in it, not JSON."""
+    answer = api.call(method, f"/vertex{path}", json={} if method == "POST" else None)
+    assert answer.status_code == 404 and answer.headers["content-type"] == "text/html; charset=UTF-8"
+    assert "<title>Error 404 (Not Found)!!1</title>" in answer.text
+    assert f"<code>{html.escape(path)}</code>" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "featurestores"), ("POST", "endpoints"), ("GET", "/vertex/v1beta1/projects/p/locations/l/newer"),
+                         ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/cmekConfig")]
 )  # fmt: skip
 def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -> None:
     """A method that is not served answers 405 UNIMPLEMENTED: get-or-create code takes a 404 for an absent resource."""
