@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,9 @@ from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors, label_problems
+from localvertex.runner.result import new_job_id
 from localvertex.services.router import Done, Method, exists, location_of, masked
+from vertexrig import times
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
 
@@ -43,6 +46,8 @@ class Kind:
         missing: Message about a resource that does not exist, with `{}` for its name or `{id}` for the last part of it.
         taken: Message about a resource that exists already.
         allowed: Message about an id that does not match the pattern, "" for the server's own words.
+        in_milliseconds: Whether times have milliseconds, and the etag is the time of the last update in them.
+        named_by_uuid: Whether ids that the server chooses are UUIDs and not numbers.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
     """
 
@@ -61,6 +66,8 @@ class Kind:
     missing: str = ""
     taken: str = "Requested entity already exists: {}"
     allowed: str = ""
+    in_milliseconds: bool = False
+    named_by_uuid: bool = False
     delete_below: str = ""
 
     @cached_property
@@ -69,9 +76,25 @@ class Kind:
         return self.message[0].lower() + self.message[1:]
 
     @cached_property
+    def shown(self) -> Json:
+        """Fields that an answer has although they are empty."""
+        return {"metadata": {}} if self.in_milliseconds else {}
+
+    @cached_property
     def known(self) -> set[str]:
         """The message's fields."""
         return {field.json_name for field in messages.message_class(self.message).DESCRIPTOR.fields}
+
+    def new_id(self) -> str:
+        """Return the id of a new resource to which the client gives none."""
+        return str(uuid.uuid4()) if self.named_by_uuid else new_job_id()
+
+    def stamps(self, after: str = "") -> Json:
+        """Return the update time and the etag of a change; the time is later than another one."""
+        if not self.in_milliseconds:
+            return {"updateTime": resources.now(after), "etag": resources.etag()}
+        time = times.rfc3339(times.now(), 3)
+        return {"updateTime": time, "etag": str((times.nanoseconds(time) or 0) // 10**6)}
 
 
 class Collection:
@@ -141,11 +164,14 @@ class Collection:
             raise found_errors(problems)
         if id_ and not re.fullmatch(kind.id_pattern, id_):
             raise invalid(f"Invalid id {id_[:150]!r} of a {kind.message}: it must match {kind.id_pattern}.")
-        name = f"{parent}/{kind.plural}/{id_}" if id_ else resources.new_name(parent, kind.plural)
-        time = resources.now()
-        made = {"createTime": time, "updateTime": resources.now(time), "etag": resources.etag()}
+        name = f"{parent}/{kind.plural}/{id_ or kind.new_id()}"
+        first = kind.stamps()
+        last = first if kind.in_milliseconds else kind.stamps(first["updateTime"])
+        made = {"createTime": first["updateTime"], **last}
         # Messages differ in what they have: some have no updateTime.
-        body = {key: value for key, value in {**fields, "name": name, **made}.items() if key in kind.known}
+        body = {
+            key: value for key, value in {**kind.shown, **fields, "name": name, **made}.items() if key in kind.known
+        }
         with self.store.database.transaction():
             if self.store.get(name) is not None:
                 raise exists(name, kind.taken)
@@ -181,8 +207,9 @@ class Collection:
 
         def edit(body: Json, _: Json) -> None:
             apply_mask(body, fields, str(request.get("updateMask", "")), kind.updated)
-            stamps = {"updateTime": resources.now(), "etag": resources.etag()}
-            body.update({key: value for key, value in stamps.items() if key in kind.known})
+            for key, value in kind.shown.items():
+                body.setdefault(key, value)
+            body.update({key: value for key, value in kind.stamps().items() if key in kind.known})
 
         made = self.store.change(name, edit) or {}
         if "Update" not in kind.operations:

@@ -28,13 +28,13 @@ def _kind(message: str, *, changes: bool = True) -> Kind:
         f"{message[0].lower()}{message[1:]}s", message, STORES, updated=_UPDATED if changes else frozenset(),
         id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}", taken=f"{message} with name {{}} already exists",
         missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
-        delete_below="itself",
+        delete_below="itself", in_milliseconds=True, named_by_uuid=True,
     )  # fmt: skip
 
 
 STORES = Kind(
     "metadataStores", "MetadataStore", operations=("Create",), answered=("name",), taken="Requested entity already exists",
-    missing="Requested Metadata Store {id} not found", delete_below="itself",
+    missing="Requested Metadata Store {id} not found", delete_below="itself", named_by_uuid=True,
 )  # fmt: skip
 CONTEXTS, EXECUTIONS, ARTIFACTS = map(_kind, ("Context", "Execution", "Artifact"))
 SCHEMAS = _kind("MetadataSchema", changes=False)
@@ -56,6 +56,8 @@ class MetadataStores:
         del schemas["DeleteMetadataSchema"]  # which the API does not have
         made: dict[str, Method] = {
             **self.stores.methods(),
+            "GetMetadataStore": self.get_store,
+            "ListMetadataStores": self.list_stores,
             **schemas,
             "AddContextArtifactsAndExecutions": self.add_members,
             "AddContextChildren": self.add_children,
@@ -71,6 +73,22 @@ class MetadataStores:
             made[f"List{message}s"] = partial(self._list, collection)
             made[f"Update{message}"] = partial(self._update, collection)
         return {**made, "DeleteContext": self.delete_context}
+
+    def get_store(self, request: Json) -> Json:
+        """GetMetadataStore."""
+        return self._with_size(self.stores.get(request))
+
+    def list_stores(self, request: Json) -> Json:
+        """ListMetadataStores."""
+        made = self.stores.list(request)
+        return {**made, **({"metadataStores": [*map(self._with_size, made["metadataStores"])]} if made else {})}
+
+    def _with_size(self, store: Json) -> Json:
+        """Return a store with the bytes that it and what is in it take here."""
+        # A range of the primary key: "0" is the character after "/".
+        sql = "SELECT SUM(LENGTH(body)) FROM resources WHERE name = ? OR (name > ? AND name < ?)"
+        row = self.store.database.row(sql, store["name"], f"{store['name']}/", f"{store['name']}0")
+        return {**store, "state": {"diskUtilizationBytes": str(row[0] if row else 0)}}
 
     def delete_context(self, request: Json) -> Done:
         """DeleteContext: with `force` one that has children, too."""

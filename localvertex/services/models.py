@@ -27,7 +27,6 @@ _FILTERED = frozenset({"model", "displayName", "labels", "baseModelName"})
 _SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
 """Fields that all versions of a model share, of those that an update can set."""
 _CUSTOM: Json = {
-    "supportedExportFormats": [{"id": "custom-trained"}],
     "supportedDeploymentResourcesTypes": ["DEDICATED_RESOURCES"],
     "supportedInputStorageFormats": ["jsonl", "bigquery", "csv", "tf-record", "tf-record-gzip", "file-list"],
     "supportedOutputStorageFormats": ["jsonl", "bigquery"],
@@ -234,8 +233,12 @@ def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any
     own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
     updated = resources.now(time)
     times = {"createTime": time, **own, "updateTime": updated, "versionCreateTime": time, "versionUpdateTime": updated}
-    fixed = {**_CUSTOM, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}
-    return {**times, **fixed, "name": name}
+    # With nothing to export a format has no contents (cloud-custodian; data-science-on-gcp issue 154).
+    contents = {"exportableContents": ["ARTIFACT"]} if own.get("artifactUri") else {}
+    formats = {"supportedExportFormats": [{"id": "custom-trained", **contents}]}
+    schemata: Json = {"predictSchemata": {}} if own.get("containerSpec") else {}
+    fixed = {**_CUSTOM, **formats, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}
+    return {**schemata, **times, **fixed, "name": name}
 
 
 def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:

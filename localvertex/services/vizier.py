@@ -71,7 +71,7 @@ class Vizier:
         with self._lock:
             if self._named(parent, name) is not None:
                 raise exists(f"{parent}/{STUDIES} with the display name {name!r}")
-            fields = {"displayName": name, "studySpec": study.get("studySpec") or {}, "state": "ACTIVE"}
+            fields = {"displayName": name, "studySpec": _spec_shown(study.get("studySpec") or {}), "state": "ACTIVE"}
             id_ = str(secrets.randbelow(9 * 10**12) + 10**12)  # 13 digits, as recorded
             return self.studies.add(parent, fields, id_, {"spec": canonical, "last": 0})
 
@@ -345,6 +345,12 @@ def _study_spec(given: Json) -> Json:
     if wrong:
         raise found_errors([(snake(one.path), one.message) for one in wrong])
     return dict(document.data.get("studySpec") or {})
+
+
+def _spec_shown(given: Json) -> Json:
+    """Return a StudySpec as the service shows it: with the limits of the study, if only empty ones, and without the usual selection."""
+    usual = {"measurementSelectionType": "BEST_MEASUREMENT"}.items()
+    return {"studyStoppingConfig": {}, **{key: value for key, value in given.items() if (key, value) not in usual}}
 
 
 def _measurement(given: Mapping[str, Any]) -> Measurement:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import Registry
 from localvertex.storage import ObjectStore
+from vertexrig import times
 
 PARENT = "projects/1/locations/us-central1"
 STORE = f"{PARENT}/metadataStores/default"
@@ -47,6 +50,50 @@ def test_a_metadata_store_is_made_named_and_deleted_as_recorded(services: Servic
     services("CreateContext", parent=STORE, contextId="c", context={"schemaTitle": "system.Experiment"})
     named = 'in_context("projects/1/locations/us-central1/metadataStores/default/contexts/c")'
     assert services("ListExecutions", parent=STORE, filter=named) == {}
+
+
+def test_a_metadata_store_has_its_size(services: Services) -> None:
+    """A store that is read or listed has the bytes that it takes, which grow with what is in it."""
+    store = services("CreateMetadataStore", parent=PARENT, metadataStore={}).above
+    uuid.UUID(store.rpartition("/")[2])
+    before = services("GetMetadataStore", name=store)["state"]["diskUtilizationBytes"]
+    services("CreateContext", parent=store, context={})
+    (after,) = services("ListMetadataStores", parent=PARENT)["metadataStores"]
+    assert int(before) < int(after["state"]["diskUtilizationBytes"])
+
+
+@pytest.mark.parametrize("kind", ["Artifact", "Context", "Execution"])
+def test_what_a_metadata_store_holds_has_milliseconds(services: Services, kind: str) -> None:
+    """An id is a UUID, times have milliseconds, the etag is the time of the update in them, and empty metadata is shown."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    field = kind.lower()
+    made = services(f"Create{kind}", parent=STORE, **{field: {"displayName": "d"}})
+    uuid.UUID(made["name"].rpartition("/")[2])
+    assert made.keys() == {"name", "displayName", "etag", "createTime", "updateTime", "metadata"}
+    assert re.fullmatch(r"[\d-]+T[\d:]+\.\d{3}Z", made["createTime"]) and made["updateTime"] == made["createTime"]
+    assert made["metadata"] == {} and made["etag"] == str(round(times.seconds_since_1970(made["updateTime"]) * 1000))
+    body = {"name": made["name"], "metadata": {"a": 1}}
+    services(f"Update{kind}", **{field: body}, updateMask="metadata")
+    changed = services(f"Update{kind}", **{field: {"name": made["name"]}}, updateMask="metadata")
+    assert changed["metadata"] == {} and int(changed["etag"]) >= int(made["etag"])
+
+
+def test_what_of_a_model_can_be_exported(services: Services) -> None:
+    """A model with files has them to export, and one with a container has schemata, if only empty ones."""
+    parts: dict[str, dict[str, Any]] = {
+        "files": {"artifactUri": "gs://b/m"},
+        "image": {"containerSpec": {"imageUri": "x"}},
+        "none": {},
+    }
+    for name, fields in parts.items():
+        services.registry.models.add(PARENT, {"displayName": name, **fields})
+    found = {one["displayName"]: one for one in services("ListModels", parent=PARENT)["models"]}
+    assert {name: one["supportedExportFormats"] for name, one in found.items()} == {
+        "files": [{"id": "custom-trained", "exportableContents": ["ARTIFACT"]}],
+        "image": [{"id": "custom-trained"}],
+        "none": [{"id": "custom-trained"}],
+    }
+    assert [name for name, one in found.items() if one.get("predictSchemata") == {}] == ["image"]
 
 
 def test_one_tensorboard_is_the_default(services: Services) -> None:
@@ -89,6 +136,19 @@ def test_a_job_makes_the_experiment_of_its_id(services: Services) -> None:
     found = services("ListTensorboardExperiments", parent=board)["tensorboardExperiments"]
     ids = {one["name"].removeprefix(f"{board}/experiments/"): one["source"] for one in found}
     assert ids == {"5": f"{PARENT}/customJobs/5", "90": study}
+
+
+def test_the_specification_of_a_study_that_is_shown(services: Services) -> None:
+    """It has limits, if only empty ones, and not the selection BEST_MEASUREMENT; the client's own limits stay."""
+    shown = {}
+    for name, more in (
+        ("best", {"measurementSelectionType": "BEST_MEASUREMENT"}),
+        ("own", {"studyStoppingConfig": {"maxNumTrials": 3}}),
+    ):
+        study = {"displayName": name, "studySpec": {**GRID, **more}}
+        shown[name] = services("CreateStudy", parent=PARENT, study=study)["studySpec"]
+    assert shown["best"] == {**GRID, "studyStoppingConfig": {}}
+    assert shown["own"]["studyStoppingConfig"] == {"maxNumTrials": 3}
 
 
 def test_names_that_are_no_study_or_trial(services: Services) -> None:
