@@ -194,7 +194,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     root = tmp_path_factory.mktemp("doors")
     (root / "gs/gs").mkdir(parents=True)
     with server.running(Settings(root, slots=1, run=RunOptions(grace=0.1)), grpc=True) as running:
-        exchange(running.port, request("POST", "/storage/v1/b?project=p", b'{"name": "gs"}', Content_Type="application/json"))
+        exchange(
+            running.port, request("POST", "/storage/v1/b?project=p", b'{"name": "gs"}', Content_Type="application/json")
+        )
         yield running
 
 

@@ -92,6 +92,25 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
 
 
+def test_the_inputs_of_a_pipeline_come_in_the_apis_names(api: Api) -> None:
+    """Inputs in snake_case and with nulls, as the SDK sends them, are shown as the service writes them."""
+    pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1, "container_spec": {"image_uri": "x"}}
+    scheduling = {"timeout": "1234s", "restart_job_on_worker_restart": True, "strategy": None, "disable_retries": True}
+    inputs = {"worker_pool_specs": [pool], "scheduling": scheduling}
+    body = {"displayName": "p", "trainingTaskDefinition": TASK, "trainingTaskInputs": inputs}
+    made = api.call("POST", "trainingPipelines", json=body).json()
+    assert made["trainingTaskInputs"] == api.get(made["name"])["trainingTaskInputs"] == {
+        "workerPoolSpecs": [
+            {
+                "machineSpec": {"machineType": "n1-standard-4"},
+                "replicaCount": "1",
+                "containerSpec": {"imageUri": "x"},
+            }
+        ],
+        "scheduling": {"timeout": "1234s", "restartJobOnWorkerRestart": True, "disableRetries": True},
+    }  # fmt: skip
+
+
 def test_a_source_and_a_package_with_two_slashes_are_found(api: Api, here: server.RunningServer) -> None:
     """Objects whose names cannot be paths, as `gs://bucket/` + `/name` makes them, are read like others."""
     for bucket, file in (("data", "all.csv"), ("packages", "trainer.tar.gz")):
