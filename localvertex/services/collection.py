@@ -45,7 +45,8 @@ class Kind:
         numbered: Message about an id that is no number, where the server chooses all ids; "" where it does not.
         missing: Message about a resource that does not exist, with `{}` for its name or `{id}` for the last part of it.
         taken: Message about a resource that exists already.
-        allowed: Message about an id that does not match the pattern, "" for the server's own words.
+        allowed: Message about an id that does not match the pattern, as one of found errors; "" for the server's own words.
+        refused: That message where it stands alone.
         in_milliseconds: Whether times have milliseconds, and the etag is the time of the last update in them.
         named_by_uuid: Whether ids that the server chooses are UUIDs and not numbers.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
@@ -66,6 +67,7 @@ class Kind:
     missing: str = ""
     taken: str = "Requested entity already exists: {}"
     allowed: str = ""
+    refused: str = ""
     in_milliseconds: bool = False
     named_by_uuid: bool = False
     delete_below: str = ""
@@ -163,7 +165,8 @@ class Collection:
         if problems := self._problems_of_id(id_):
             raise found_errors(problems)
         if id_ and not re.fullmatch(kind.id_pattern, id_):
-            raise invalid(f"Invalid id {id_[:150]!r} of a {kind.message}: it must match {kind.id_pattern}.")
+            own = f"Invalid id {id_[:150]!r} of a {kind.message}: it must match {kind.id_pattern}."
+            raise invalid(kind.refused or own)
         name = f"{parent}/{kind.plural}/{id_ or kind.new_id()}"
         first = kind.stamps()
         last = first if kind.in_milliseconds else kind.stamps(first["updateTime"])

@@ -18,6 +18,7 @@ SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
     {"displayName", "description", "labels", "metadata", "state", "uri", "schemaTitle", "schemaVersion"}
 )
+_ID = "[a-z0-9][a-z0-9-]{0,127}"
 MEMBER, CHILD, EVENT = "member", "child", "event"
 """Links: a context and what is in it, a context and one below it, an execution and an artifact that it reads or writes."""
 
@@ -26,7 +27,8 @@ def _kind(message: str, *, changes: bool = True) -> Kind:
     """Return the kind of what a store holds."""
     return Kind(
         f"{message[0].lower()}{message[1:]}s", message, STORES, updated=_UPDATED if changes else frozenset(),
-        id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}", taken=f"{message} with name {{}} already exists",
+        id_pattern=_ID, refused=f"User-specified resource ID must match the regular expression '{_ID}'",
+        taken=f"{message} with name {{}} already exists",
         missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
         delete_below="itself", in_milliseconds=True, named_by_uuid=True,
     )  # fmt: skip

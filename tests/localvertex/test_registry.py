@@ -63,6 +63,17 @@ def test_a_metadata_store_has_its_size(services: Services) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Artifact", "Context", "Execution"])
+def test_the_id_of_what_a_metadata_store_holds(services: Services, kind: str) -> None:
+    """An id of small letters, digits and hyphens is taken, and another one refused in the service's words."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    services(f"Create{kind}", parent=STORE, **{f"{kind.lower()}Id": "1-run-" + "a" * 122})
+    said = re.escape("User-specified resource ID must match the regular expression '[a-z0-9][a-z0-9-]{0,127}'")
+    for wrong in ("my_run", "Run", "-run", "a" * 129):
+        with pytest.raises(ApiError, match=f"^{said}$"):
+            services(f"Create{kind}", parent=STORE, **{f"{kind.lower()}Id": wrong})
+
+
+@pytest.mark.parametrize("kind", ["Artifact", "Context", "Execution"])
 def test_what_a_metadata_store_holds_has_milliseconds(services: Services, kind: str) -> None:
     """An id is a UUID, times have milliseconds, the etag is the time of the update in them, and empty metadata is shown."""
     services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
