@@ -33,11 +33,17 @@ STAND_IN = "stand_in"
 NO_METHOD = "no_method"
 """Key of a request's ASGI state, set where no method of the API has its path."""
 
+COMPACT = "compact"
+"""Key of a request's ASGI state, set where nobody reads the answer's text."""
+
 MAKER: ContextVar[str] = ContextVar("maker", default="")
 """Id of the `local run` command that sent the current request, "" if no command did."""
 
 JSON_LIMIT = 10 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
+
+_MOST_INDENTED = 64 * 1024
+"""Most bytes of an answer that is indented."""
 
 MOST_VALUES = 200_000
 """Most values of one request; a value is a mapping, a list, a text, a number, true, false or null."""
@@ -393,6 +399,10 @@ class Api:
         response = await self.answer(request)
         if response.headers.get("content-type") == "application/json":
             response.headers.update(self.headers)
+        if isinstance(response, JSONResponse) and _is_indented(request, response):
+            text = json.dumps(json.loads(bytes(response.body)), ensure_ascii=False, indent=2)
+            response.body = f"{text}\n".encode()
+            response.headers["content-length"] = str(len(response.body))
         await response(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
@@ -438,6 +448,16 @@ class Api:
         if host:  # for the same reason
             raise unserved(f"{request.method} {path[:200]} of {host}")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
+
+
+def _is_indented(request: Request, response: Response) -> bool:
+    """Whether an answer's JSON is indented, as the services do unless the client asks for `prettyPrint=false`.
+
+    A long answer stays as it is: indenting it would hold up all other requests.
+    """
+    asked = request.query_params
+    wanted = asked.get("prettyPrint", asked.get("$prettyPrint", "true")).lower() not in ("false", "0")
+    return wanted and len(response.body) <= _MOST_INDENTED and not (request.scope.get("state") or {}).get(COMPACT)
 
 
 def _trouble(error: Exception) -> ApiError:

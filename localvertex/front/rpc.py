@@ -24,7 +24,7 @@ from localvertex.front import call_names
 from localvertex.front import rpc_convert as convert
 from localvertex.front.calls import GRPC, Calls
 from localvertex.front.runs import Commands
-from localvertex.http import JSON_LIMIT, MAKER, ApiError, Json, invalid, unserved
+from localvertex.http import COMPACT, JSON_LIMIT, MAKER, ApiError, Json, invalid, unserved
 from localvertex.services import tensorboards
 from localvertex.services.jobs import EMPTY_LISTS
 from localvertex.state import AIPLATFORM, HOST
@@ -256,7 +256,7 @@ async def call_rest(
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
         "headers": [*fields, (b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())],
         # No address: the application behind gRPC has no guard that asks for it, since `RpcServer` has its own.
-        "client": client, "server": None,
+        "client": client, "server": None, "state": {COMPACT: True},
     }  # fmt: skip
     parts: list[bytes] = []
     # What a client sees where the application ends without an answer.

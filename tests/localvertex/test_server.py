@@ -232,6 +232,20 @@ def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -
     assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED", answer.text
 
 
+def test_answers_are_indented(api: Api) -> None:
+    """An answer is indented by two and ends its last line, unless the client asks for `prettyPrint=false`; gRPC's is not read."""
+    path = "/vertex/v1/projects/p/locations/us-central1/tensorboards"
+    made = api.call("GET", f"{path}/1")
+    assert made.text == json.dumps(made.json(), indent=2) + "\n" and int(made.headers["content-length"]) == len(
+        made.text
+    )
+    assert api.call("GET", path).text == "{}\n"
+    for name in ("prettyPrint", "$prettyPrint"):
+        assert api.call("GET", path, params={name: "false"}).text == "{}"
+    error = api.call("GET", "/storage/v1/b/no-such-bucket").text
+    assert error.startswith('{\n  "error": {\n    "code": 404,\n') and error.endswith("}\n")
+
+
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'"x"', b'{"displayName": NaN}', b"\xff\xfe", b"[" * 100_000, b'{"jobSpec": "\\ud800"}']
 )
