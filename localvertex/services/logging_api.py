@@ -211,7 +211,8 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > MOST_KIB * 1024:
         raise invalid(f"Log entry with size {_size(size)} exceeds maximum size of {_size(MOST_KIB * 1024)}")
-    full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
+    if labels := {**request.get("labels", {}), **entry.get("labels", {})}:
+        full["labels"] = labels
     full["logName"] = full["logName"].removeprefix("/")  # as documented
     container, name = full["logName"].split("/")[:2]
     if container == "projects":  # the service adds it where the client left it out
