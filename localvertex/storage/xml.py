@@ -34,7 +34,7 @@ from localvertex.storage import media
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.names import base, object_of
 from localvertex.storage.object_files import digests
-from localvertex.storage.resources import OBJECT_FIELDS, time_text, writable
+from localvertex.storage.resources import OBJECT_FIELDS, is_uniform, no_acl, predefined, time_text, writable
 from localvertex.storage.store import KeptError, NoBucketError, ObjectStore, Query
 from localvertex.storage.stored import Object
 from localvertex.storage.upload import Uploads, capitalised
@@ -183,10 +183,18 @@ class XmlApi(Api):
                 return Response(headers={"ETag": tag, "X-Goog-Hash": f"crc32c={crc32c},md5={md5}"})
             kept, expected = _conditions(request), media.expected(request, {})
             where = object_of(values)
-            made = await in_thread(self.store.put, *where, path, _meta(request), kept, expect=expected)
+            meta = await self._fields(request, where.bucket)
+            made = await in_thread(self.store.put, *where, path, meta, kept, expect=expected)
         finally:
             path.unlink(missing_ok=True)
         return Response(headers=_made(made))
+
+    async def _fields(self, request: Request, bucket: str) -> Json:
+        """Return an object's fields from a request's headers; 400 for an access control list where none can be."""
+        meta = _meta(request)
+        if "acl" in meta and is_uniform((await in_thread(self.store.bucket, bucket)).meta):
+            raise no_acl("insert", "an object")
+        return meta
 
     async def post(self, request: Request, values: Values) -> Response:
         """Begin a resumable or a multipart upload, or complete the latter."""
@@ -195,7 +203,7 @@ class XmlApi(Api):
             return await self._complete(request, values)
         await media.check_target(self.store, where.bucket, request)
         if "uploads" in asked:
-            upload = await in_thread(self.uploads.start, *where, _meta(request), {})
+            upload = await in_thread(self.uploads.start, *where, await self._fields(request, where.bucket), {})
             inner = f"<Bucket>{where.bucket}</Bucket><Key>{markup(where.name)}</Key><UploadId>{upload.id}</UploadId>"
             result = "InitiateMultipartUploadResult"
             return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>")
@@ -203,7 +211,7 @@ class XmlApi(Api):
             raise ApiError(400, "Missing policy", reason="InvalidPolicyDocument")
         if request.headers.get("x-goog-resumable") != "start":
             raise invalid("A POST to an object needs the header x-goog-resumable: start.")
-        upload = await in_thread(self.uploads.start, *where, _meta(request), {})
+        upload = await in_thread(self.uploads.start, *where, await self._fields(request, where.bucket), {})
         # Both forms of the address name the bucket: a request to the bucket's own host has it in its path by now.
         location = f"{base(request)}/{where.bucket}/{quote(where.name)}?upload_id={upload.id}"
         if request.url.hostname and request.url.hostname.startswith(f"{where.bucket}."):
@@ -287,7 +295,10 @@ def _meta(request: Request) -> Json:
     """Return an object's fields from a request's headers."""
     sent: Json = {field: request.headers[name] for name, field in _FIELDS.items() if name in request.headers}
     own = {name[12:]: value for name, value in request.headers.items() if name.startswith("x-goog-meta-")}
-    return writable({**sent, **({"metadata": own} if own else {})}, OBJECT_FIELDS)
+    # A list's name as the XML API writes it: public-read.
+    named = re.sub("-([a-z])", lambda found: found[1].upper(), request.headers.get("x-goog-acl", ""))
+    lists = predefined({"predefinedAcl": named}, {})
+    return writable({**sent, **({"metadata": own} if own else {})}, OBJECT_FIELDS) | lists
 
 
 def _conditions(request: Request) -> Conditions:

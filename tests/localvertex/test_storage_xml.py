@@ -50,6 +50,18 @@ def test_an_object_by_put_get_delete(client: httpx.Client) -> None:
     assert code(client.get("/none/a")) == (404, "NoSuchBucket")
 
 
+def test_an_object_with_a_predefined_list(client: httpx.Client) -> None:
+    """x-goog-acl names a list; an unknown name, and any name where access is uniform, is refused."""
+    assert client.put("/bkt/seen", content=b"x", headers={"x-goog-acl": "public-read"}).status_code == 200
+    listed = client.get("/storage/v1/b/bkt/o/seen/acl").json()["items"]
+    assert {"allUsers"} == {one["entity"] for one in listed if one["role"] == "READER"}
+    assert code(client.put("/bkt/seen", content=b"x", headers={"x-goog-acl": "open"})) == (400, "InvalidArgument")
+    uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    client.post("/storage/v1/b?project=p", json={"name": "even", **uniform})
+    assert code(client.put("/even/a", content=b"x", headers={"x-goog-acl": "private"})) == (400, "InvalidArgument")
+    assert client.put("/even/a", content=b"x").status_code == 200
+
+
 def test_what_is_put_with_gzip_stays_gzip(client: httpx.Client) -> None:
     """Content-Encoding of a PUT is the stored object's, and not one of the transfer."""
     client.put("/bkt/z", content=b"\x1f\x8bstored", headers={"Content-Encoding": "gzip"})
