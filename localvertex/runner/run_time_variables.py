@@ -11,6 +11,7 @@ RUN_TIME: Mapping[str, str] = {
     "CLOUD_ML_": "ids of the job and the trial, and the metric file, which cloudml-hypertune opens when it reports",
     "CMLE_TRAINING_": "addresses of the replicas, as CLUSTER_SPEC",
     "AIP_": "folders of the output, read when something is saved",
+    "HOSTNAME": "the machine's name, read when a program makes a name of it",
     "TF_CONFIG": "the cluster, read when a strategy or a resolver is made",
     "CLUSTER_SPEC": "the cluster, as TF_CONFIG",
     "MASTER_ADDR": "read by torch.distributed.init_process_group",
