@@ -12,6 +12,8 @@ RUN_TIME: Mapping[str, str] = {
     "CMLE_TRAINING_": "addresses of the replicas, as CLUSTER_SPEC",
     "AIP_": "folders of the output, read when something is saved",
     "HOSTNAME": "the machine's name, read when a program makes a name of it",
+    "NO_PROXY": "the names of the replicas, read when a request is sent",
+    "no_proxy": "as NO_PROXY",
     "TF_CONFIG": "the cluster, read when a strategy or a resolver is made",
     "CLUSTER_SPEC": "the cluster, as TF_CONFIG",
     "MASTER_ADDR": "read by torch.distributed.init_process_group",

@@ -198,7 +198,7 @@ def _marked(pid: int) -> bool:
 
 
 def test_other_variables_have_other_imports(run: Run) -> None:
-    """A variable that an import may read keeps replicas apart; ids, folders and the cluster do not."""
+    """A variable that an import may read keeps replicas apart; ids, folders, the cluster and names of machines do not."""
 
     def with_variable(name: str, value: str) -> list[str]:
         one = pool("print('MINE', os.environ.get('MY_VARIABLE'), os.environ.get('AIP_X'))")
@@ -211,9 +211,9 @@ def test_other_variables_have_other_imports(run: Run) -> None:
     assert with_variable("MY_VARIABLE", "2") == [WARM]
     assert with_variable("AIP_X", "1") == first  # without MY_VARIABLE
     assert with_variable("AIP_X", "2") == [WARM]
-    assert read_at_import({"TF_CONFIG": "x", "CLOUD_ML_JOB_ID": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}) == {
-        "TF_CPP_MIN_LOG_LEVEL": "3"
-    }
+    assert with_variable("NO_PROXY", "a-0") == [WARM]  # as the front's, which names the replicas of each job
+    ids = {"TF_CONFIG": "x", "CLOUD_ML_JOB_ID": "1", "HOSTNAME": "a", "NO_PROXY": "a", "no_proxy": "a"}
+    assert read_at_import({**ids, "TF_CPP_MIN_LOG_LEVEL": "3"}) == {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def test_several_replicas_start_cold(run: Run) -> None:
