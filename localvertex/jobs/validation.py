@@ -219,13 +219,17 @@ def _lacks_machine(document: spec.Document, finding: Finding) -> bool:
 
 
 def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    name, limits = str(outer.get("displayName", "")), load().limits
-    most = limits.integer("display_name.max_chars")
-    if not name:
+    if not outer.get("displayName"):
         yield "display_name", "Display name is required."
-    elif len(name) > most:
-        yield "display_name", f"Display name must be at most {most} characters long."
+    yield from name_problems(outer)
     yield from label_problems(outer)
+
+
+def name_problems(outer: Mapping[str, Any], path: str = "display_name") -> Iterable[tuple[str, str]]:
+    """Return what is wrong with the length of a resource's display name, in the service's words about a job."""
+    most = load().limits.integer("display_name.max_chars")
+    if len(str(outer.get("displayName", ""))) > most:
+        yield path, f"Display name must be at most {most} characters long."
 
 
 def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[tuple[str, str]]:

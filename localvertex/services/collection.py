@@ -15,7 +15,7 @@ from localvertex.http import Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.jobs.validation import found_errors, label_problems
+from localvertex.jobs.validation import found_errors, label_problems, name_problems
 from localvertex.runner.result import new_job_id
 from localvertex.services.router import Done, Method, exists, location_of, masked
 from vertexrig import times
@@ -47,6 +47,7 @@ class Kind:
         taken: Message about a resource that exists already.
         allowed: Message about an id that does not match the pattern, as one of found errors; "" for the server's own words.
         refused: That message where it stands alone.
+        bounds_name: Whether the reference has a limit for the length of the display name.
         in_milliseconds: Whether times have milliseconds, and the etag is the time of the last update in them.
         named_by_uuid: Whether ids that the server chooses are UUIDs and not numbers.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
@@ -68,6 +69,7 @@ class Kind:
     taken: str = "Requested entity already exists: {}"
     allowed: str = ""
     refused: str = ""
+    bounds_name: bool = False
     in_milliseconds: bool = False
     named_by_uuid: bool = False
     delete_below: str = ""
@@ -148,8 +150,10 @@ class Collection:
         return self.add(parent, self.fill(request, fields), id_)
 
     def _check(self, fields: Mapping[str, Any], others: Sequence[tuple[str, str]] = ()) -> None:
-        """Raise a 400 that lists other problems and those of the labels."""
-        if problems := [*others, *label_problems(fields, f"{snake(self.kind.field)}.labels")]:
+        """Raise a 400 that lists other problems and those of the display name and the labels."""
+        place = snake(self.kind.field)
+        named = name_problems(fields, f"{place}.display_name") if self.kind.bounds_name else ()
+        if problems := [*others, *named, *label_problems(fields, f"{place}.labels")]:
             raise found_errors(problems)
 
     def _problems_of_id(self, id_: str) -> list[tuple[str, str]]:

@@ -38,6 +38,7 @@ _KIND = Kind(
     updated=frozenset({"displayName", "description", "labels", "metadata"}),
     operations=("Create",),
     answered=("name", "displayName", "description", "metadataSchemaUri", "metadata", "labels", "encryptionSpec"),
+    bounds_name=True,
 )
 _PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
 """The parts and their values in a split column: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a

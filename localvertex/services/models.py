@@ -33,7 +33,7 @@ _CUSTOM: Json = {
     "modelSourceInfo": {"sourceType": "CUSTOM"},
 }
 """Fields of every custom model (cloud-custodian, recordings of 2026-08-11)."""
-_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 
 
@@ -67,7 +67,7 @@ class Models:
         parent, model = request["parent"], request.get("model") or {}
         if not model.get("displayName"):
             raise invalid("Model display_name is required.")
-        _check_labels(model)
+        _check(model)
         folder, image = str(model.get("artifactUri", "")), str((model.get("containerSpec") or {}).get("imageUri", ""))
         require_regional(self.objects, folder, parent)
         require_model_file(self.objects, folder, image)
@@ -148,7 +148,7 @@ class Models:
 
         def edit(own: Json, versions: dict[str, Json]) -> None:
             apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
-            _check_labels(own)
+            _check(own)
             if not own.get("displayName"):
                 raise invalid("Model display_name is required.")
             own.update(etag=resources.etag(), updateTime=(time := resources.now()), versionUpdateTime=time)
@@ -212,8 +212,10 @@ class Models:
         return self.collection.stored(name.partition("@")[0])
 
 
-def _check_labels(model: Mapping[str, Any]) -> None:
-    if problems := [*validation.label_problems(model, "model.labels")]:
+def _check(model: Mapping[str, Any]) -> None:
+    """Raise a 400 that lists what is wrong with a model's display name and labels."""
+    named = validation.name_problems(model, "model.display_name")
+    if problems := [*named, *validation.label_problems(model, "model.labels")]:
         raise validation.found_errors(problems)
 
 

@@ -18,6 +18,7 @@ from vertexrig import times
 
 PARENT = "projects/1/locations/us-central1"
 STORE = f"{PARENT}/metadataStores/default"
+TABULAR = "gs://google-cloud-aiplatform/schema/dataset/metadata/tabular_1.0.0.yaml"
 
 
 class Services:
@@ -248,6 +249,38 @@ def test_a_model_with_wrong_labels_is_refused(services: Services) -> None:
         "List of found errors:\t1.Field: model.labels; Message: There can be no more than 64 "
     )
     assert services("ListModels", parent=PARENT) == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "field"),
+    [
+        ("CreateArtifact", "artifact"),
+        ("CreateContext", "context"),
+        ("CreateDataset", "dataset"),
+        ("UploadModel", "model"),
+    ],
+)
+def test_a_display_name_has_128_characters(services: Services, method: str, field: str) -> None:
+    """A longer name is refused in the words about a job, with the field of the resource."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    more = {"metadataSchemaUri": TABULAR} if field == "dataset" else {}
+    parent = STORE if field in ("artifact", "context") else PARENT
+    services(method, parent=parent, **{field: {"displayName": "a" * 128, **more}})
+    said = rf"1\.Field: {field}\.display_name; Message: Display name must be at most 128 characters long\.\t$"
+    with pytest.raises(ApiError, match=said):
+        services(method, parent=parent, **{field: {"displayName": "a" * 129, **more}})
+
+
+@pytest.mark.parametrize(
+    ("id_", "taken"), [("_a-1", True), ("a" * 63, True), ("1a", False), ("-a", False), ("A", False)]
+)
+def test_the_id_of_a_model(services: Services, id_: str, taken: bool) -> None:
+    """An id begins with a small letter or an underscore, and has up to 63 of `[a-z0-9_-]`."""
+    if taken:
+        assert services("UploadModel", parent=PARENT, modelId=id_, model={"displayName": "m"}).above.endswith(f"/{id_}")
+    else:
+        with pytest.raises(ApiError, match="model_id"):
+            services("UploadModel", parent=PARENT, modelId=id_, model={"displayName": "m"})
 
 
 @pytest.mark.parametrize("name", ["ListTrials", "ExportTensorboardTimeSeriesData", "ListModels"])
