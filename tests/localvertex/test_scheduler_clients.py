@@ -185,10 +185,12 @@ TARGET = st.fixed_dictionaries(
 def test_nonsense_is_never_a_500(
     server: tuple[str, Any], method: str, path: str, body: Any, query: dict[str, str]
 ) -> None:
-    """Any method, path, body and query get an answer below 500; errors are in Google's format."""
+    """Any method, path, body and query get an answer below 500; errors are in Google's format, a path of no method is a page."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     url = f"{server[0]}/scheduler/v1/projects/p/locations/fuzz/{path}"
     answer = http.request(method, url, content=content, params=query, timeout=20)
     assert answer.status_code < 500, answer.text
-    if answer.status_code >= 400:
+    if answer.status_code == 404 and answer.headers["content-type"].startswith("text/html"):
+        assert "<title>Error 404 (Not Found)!!1</title>" in answer.text
+    elif answer.status_code >= 400:
         assert answer.json()["error"].keys() >= {"code", "message", "status"}
