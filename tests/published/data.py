@@ -8,6 +8,7 @@ Keras from comparing the hash of a generated file with the published one.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -130,6 +131,9 @@ def pictures(
         name=name, version=version, data_dir=str(folder), features=features,
         split_datasets={split: rows(count) for split, count in splits.items()},
     )  # fmt: skip
+    info = folder / name / version / "dataset_info.json"
+    keys = {"tuple": {"items": [{"featureKey": key} for key in kinds]}}
+    info.write_text(json.dumps({**json.loads(info.read_text()), "supervisedKeys": keys}))
 
 
 def horses(buckets: Path) -> None:
@@ -195,7 +199,13 @@ def cifar10(buckets: Path) -> None:
     pictures(buckets, "cifar10", "3.0.2", {"train": 512, "test": 128}, 32, labels, named="id")
 
 
-MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava, "cifar10": cifar10}
+def tf_flowers(buckets: Path) -> None:
+    """tf_flowers: 160 pictures."""
+    labels = "dandelion daisy tulips sunflowers roses".split()
+    pictures(buckets, "tf_flowers", "3.0.1", {"train": 160}, 160, labels)
+
+
+MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava, "cifar10": cifar10, "tf_flowers": tf_flowers}
 
 
 def make(name: str, buckets: Path, hub: Path) -> None:

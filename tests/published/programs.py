@@ -75,6 +75,7 @@ class Program:
         changes: Texts of its files and what takes their place.
         why: Why they are changed, or what is given beside the program.
         environment: Variables that it is given.
+        files: Files of its folder that it is given, with their text.
         data: Files below the buckets' folder -> Python expression of their text or bytes, with pandas and scikit-learn.
         buckets: Buckets that its user has.
         images: Container images: pattern -> folder and command that stand in.
@@ -94,6 +95,7 @@ class Program:
     changes: dict[str, str] = field(default_factory=dict)
     why: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     buckets: tuple[str, ...] = ()
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -143,7 +145,9 @@ def take(program: Program, snapshots: Path, folder: Path) -> bool:
     parent, _, name = program.source.rpartition("/")  # of a snapshot, other folders' files may be absent
     tree = f"{program.commit}:{parent}"
     paths = [name, *(f":(exclude,literal){path}" for path in _absent(git, tree, name))]
-    archive = subprocess.run([*git, "archive", tree, *paths], stdout=subprocess.PIPE, check=True).stdout
+    # Otherwise git reads every file below the tree first, for attributes.
+    words = [*git, "archive", "--worktree-attributes", tree, *paths]
+    archive = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "snapshot").mkdir(parents=True)
     subprocess.run(["tar", "-x", "-C", str(folder / "snapshot")], input=archive, check=True)
@@ -228,6 +232,8 @@ def run(program: Program, snapshots: Path, work: Path, way: str = STAND_IN) -> E
         if program.packages:
             subprocess.run([image, "-m", "pip", "install", "--quiet", *program.packages], check=True)
     here = folder / "program"
+    for name, text in program.files.items():
+        (here / name).write_text(text, encoding="utf-8")
     for name, text in program.data.items():
         path = folder / ".vertexrig/gs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
