@@ -73,10 +73,10 @@ class SchedulerApi:
         return self.engine.plan(made)
 
     def list_jobs(self, request: Json) -> Json:
-        """ListJobs."""
+        """ListJobs, by name (`gcloud scheduler jobs list` of a public note, index id 20081597105, 2021-07)."""
         limit = page_size(request, 500, 500)
         token = str(request.get("pageToken", ""))
-        found, following = page(self.store, SCHEDULES, _checked(request["parent"]), "", "", limit, token)
+        found, following = page(self.store, SCHEDULES, _checked(request["parent"]), "", "name", limit, token)
         return answer("jobs", [stored.body for stored in found], following)
 
     def _changed(self, name: str, change: Callable[[Json], Json]) -> Json:

@@ -440,13 +440,41 @@ _PERIODS = {
 """The fields of a bucket's policies with a time, and its bounds in seconds (zig-gcp's recording of 2026-09-30)."""
 
 
+_ACTIONS = {"Delete", "SetStorageClass", "AbortIncompleteMultipartUpload"}
+
+
+def _check_lifecycle(rules: list[Json]) -> None:
+    """Refuse a lifecycle rule without a known action, or one that sets no class (google-cloud-python pull 5877)."""
+    for rule in rules:
+        action = rule.get("action", {})
+        if action.get("type") not in _ACTIONS or (
+            action["type"] == "SetStorageClass" and not action.get("storageClass")
+        ):
+            raise invalid("Invalid argument.")
+
+
+def _autoclass(sent: Json, known: Json, text: str) -> Json:
+    """Return a bucket's Autoclass with the times of its changes (k8s-config-connector's recording)."""
+    since = known.get("toggleTime") if known.get("enabled") == sent.get("enabled") else None
+    found = {**sent, "toggleTime": since or text}
+    if sent.get("enabled"):
+        last = sent.get("terminalStorageClass", "NEARLINE")
+        same = known.get("terminalStorageClass") == last
+        at = known.get("terminalStorageClassUpdateTime") if same else None
+        found |= {"terminalStorageClass": last, "terminalStorageClassUpdateTime": at or text}
+    return found
+
+
 def settled(name: str, meta: Json, old: Json, now: int) -> Json:
     """Return the new fields of a bucket with what the service adds: since when its policies hold.
 
     Raises:
-        ApiError: 400 for an unknown publicAccessPrevention, 403 where a locked retention policy would be shortened.
+        ApiError: 400 for a value that does not fit, 403 where a locked retention policy would be shortened.
     """
     meta, text = dict(meta), time_text(now)
+    _check_lifecycle(meta.get("lifecycle", {}).get("rule", []))
+    if "autoclass" in meta:
+        meta["autoclass"] = _autoclass(meta["autoclass"], old.get("autoclass", {}), text)
     place = str(meta.get("location", "US")).upper()
     if place not in (*MULTI_REGIONS, *DUAL_REGIONS) and not _REGION.fullmatch(place):
         raise invalid("The specified location constraint is not valid.")

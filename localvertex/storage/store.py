@@ -173,7 +173,7 @@ class ObjectStore:
             self._missed.clear()
 
     def policy(self, name: str) -> Json:
-        """Return a bucket's IAM policy: kept and shown, and nothing depends on it."""
+        """Return a bucket's IAM policy: kept and shown; only a header of public objects depends on it."""
         with self.records.database.transaction():
             bucket = self.bucket(name)
             number, policy = self.records.policy(name)

@@ -102,6 +102,9 @@ class XmlApi(Api):
         if "contentDisposition" not in own:
             del response.headers["content-disposition"]
         public = any(one["entity"] == "allUsers" for one in own.get("acl", []))
+        if not public:
+            bindings = (await in_thread(self.store.policy, values["bucket"]))["bindings"]
+            public = any("allUsers" in one["members"] for one in bindings)
         response.headers.setdefault("cache-control", "public, max-age=3600" if public else "private, max-age=0")
         return response
 

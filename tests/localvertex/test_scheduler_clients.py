@@ -111,7 +111,7 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
 
 
 def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
-    """google-cloud-scheduler over REST creates, gets, lists, updates, pauses, resumes, runs and deletes a job."""
+    """google-cloud-scheduler over REST creates, gets, lists by name, updates, pauses, resumes, runs and deletes a job."""
     from google.api_core.client_options import ClientOptions
     from google.api_core.exceptions import BadRequest, Conflict, NotFound
     from google.auth.credentials import AnonymousCredentials
@@ -136,7 +136,9 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
         client.create_job(
             parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
         )
-    assert [found.name for found in client.list_jobs(parent=parent)] == [name]
+    other = scheduler_v1.Job(name=f"{parent}/jobs/that", schedule="0 0 1 1 *", http_target=http)
+    client.create_job(parent=parent, job=other)
+    assert [found.name for found in client.list_jobs(parent=parent)] == [name, other.name]
     changed = scheduler_v1.Job(name=name, description="new")
     client.update_job(job=changed, update_mask=field_mask_pb2.FieldMask(paths=["description"]))
     assert client.get_job(name=name).description == "new" and client.get_job(name=name).schedule == "0 0 1 1 *"

@@ -239,3 +239,33 @@ def test_a_preflight_follows_the_buckets_cors(client: httpx.Client) -> None:
     client.patch("/storage/v1/b/bkt", json={"cors": [{"origin": ["http://localhost"], "method": ["PUT"]}]})
     assert client.options("/bkt/x", headers=asked).headers[allowed] == "http://localhost"
     assert allowed not in client.options("/bkt/x", headers={**asked, "Origin": "http://other"}).headers
+
+
+def test_a_bucket_that_everybody_may_read(client: httpx.Client) -> None:
+    """What a bucket's policy lets everybody read is kept by caches as public."""
+    client.post("/storage/v1/b?project=p", json={"name": "open-to-all"})
+    client.put("/open-to-all/a", content=b"x")
+    assert client.get("/open-to-all/a").headers["cache-control"] == "private, max-age=0"
+    policy = {"bindings": [{"role": "roles/storage.objectViewer", "members": ["allUsers"]}]}
+    assert client.put("/storage/v1/b/open-to-all/iam", json=policy).status_code == 200
+    assert client.get("/open-to-all/a").headers["cache-control"] == "public, max-age=3600"
+
+
+def test_autoclass_has_the_times_of_its_changes(client: httpx.Client) -> None:
+    """Autoclass has a class at its end and two times, of which a change of the class moves one."""
+    auto = {"enabled": True}
+    made = client.post("/storage/v1/b?project=p", json={"name": "classes", "autoclass": auto}).json()["autoclass"]
+    assert made["terminalStorageClass"] == "NEARLINE" and made["toggleTime"] == made["terminalStorageClassUpdateTime"]
+    changed = {"autoclass": {**auto, "terminalStorageClass": "ARCHIVE"}}
+    shown = client.patch("/storage/v1/b/classes", json=changed).json()["autoclass"]
+    assert (shown["toggleTime"], shown["terminalStorageClass"]) == (made["toggleTime"], "ARCHIVE")
+    assert shown["terminalStorageClassUpdateTime"] > made["terminalStorageClassUpdateTime"]
+
+
+@pytest.mark.parametrize("action", [{}, {"type": "Delay"}, {"type": "SetStorageClass"}])
+def test_a_lifecycle_rule_needs_a_whole_action(client: httpx.Client, action: dict[str, str]) -> None:
+    """A rule without a known action, or without the class that it sets, is refused, and no bucket is made."""
+    rule = {"action": action, "condition": {"age": 3}, "storageClass": "COLDLINE"}
+    answer = client.post("/storage/v1/b?project=p", json={"name": "ages", "lifecycle": {"rule": [rule]}})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "Invalid argument.")
+    assert client.get("/storage/v1/b/ages").status_code == 404
