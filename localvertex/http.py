@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import errno
-import html
 import json
 import logging
 import re
@@ -22,6 +21,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.types import Receive, Scope, Send
+
+from vertexrig.text import markup
 
 _LOG = logging.getLogger(__name__)
 
@@ -179,7 +180,7 @@ class NoMethodError(ApiError):
 
     def response(self, *, older: bool = False) -> Response:
         """Return the page."""
-        text = _NO_METHOD.format(html.escape(self.path))
+        text = _NO_METHOD.format(markup(self.path))
         return Response(text, 404, {"referrer-policy": "no-referrer"}, "text/html; charset=UTF-8")
 
 
@@ -400,8 +401,10 @@ class Api:
         if response.headers.get("content-type") == "application/json":
             response.headers.update(self.headers)
         if isinstance(response, JSONResponse) and _is_indented(request, response):
-            text = json.dumps(json.loads(bytes(response.body)), ensure_ascii=False, indent=2)
-            response.body = f"{text}\n".encode()
+            made = json.loads(bytes(response.body))
+            # Of a stream, which is an array, Google's clients read nothing but elements.
+            end = "" if isinstance(made, list) else "\n"
+            response.body = f"{json.dumps(made, ensure_ascii=False, indent=2)}{end}".encode()
             response.headers["content-length"] = str(len(response.body))
         await response(scope, receive, send)
 
