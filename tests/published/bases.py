@@ -6,6 +6,7 @@ bases.yaml has each base's Python, its packages from PyPI, and the names in FROM
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -107,7 +108,7 @@ def _make(name: str, env: dict[str, str]) -> None:
         _build(python, prefix, _PYTHON.format(debian=_DEBIAN), ignored, env)
     made = python
     if base.packages:
-        made = f"localhost/published/base:{'-'.join([base.python, *base.packages[0].split('==')])}"
+        made = f"localhost/published/base:{'-'.join([base.python, *re.split('==|[+]', base.packages[0])])}"
         packages = " ".join(f"'{one}'" for one in base.packages)
         variables = "\n".join(f"ENV {one}" for one in base.env)
         text = _PACKAGES.format(python=python, packages=packages, env=variables)
