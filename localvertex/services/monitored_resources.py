@@ -39,7 +39,10 @@ _PLAIN = frozenset(
     vmware_vcenter vpc_access_connector vpn_gateway vpn_tunnel workflow
     """.split()
 )
-"""Types with a plain name. Google has named later types after their API, so this list hardly grows."""
+"""Types with a plain name; Google has named later types after their API.
+
+Not compared with Google's own list (https://docs.cloud.google.com/logging/docs/api/v2/resource-list): a rare type may be missing.
+"""
 _OF_API = re.compile(r"[a-z][a-z0-9.-]*\.[a-z]+/[A-Za-z]\w*", re.ASCII)
 
 
