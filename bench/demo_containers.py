@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from demo_trigger import REPOSITORY
 
@@ -131,9 +132,9 @@ def main() -> None:
             for script, wanted in SAYS.items():
                 before = set(root.glob(LOGS))
                 said = run(folder, env, script)
-                for file in sorted(set(root.glob(LOGS)) - before):
-                    print(f"{file.relative_to(root)}:\n{file.read_text()}", end="", flush=True)
-                    said += file.read_text()
+                for log in sorted(set(root.glob(LOGS)) - before):
+                    print(f"{log.relative_to(root)}:\n{log.read_text()}", end="", flush=True)
+                    said += log.read_text()
                 missing = [text for text in wanted if text not in said]
                 assert not missing, f"{script} did not say {missing}"
         finally:
@@ -165,7 +166,7 @@ def chosen() -> engine.Engine:
     return found
 
 
-def needs(why: str) -> None:
+def needs(why: str) -> NoReturn:
     """Exit with what the demo needs."""
     print(f"make demo-containers needs gcloud and an engine that runs containers, docker, podman or nerdctl ({why}).", file=sys.stderr)  # fmt: skip
     sys.exit(2)

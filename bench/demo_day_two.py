@@ -168,7 +168,7 @@ class Stage:
                 resource = {"type": "cloud_run_revision", "labels": {"service_name": "vertexrig"}}
                 entry = {"resource": resource, "severity": row.pop("severity", "DEFAULT"), "jsonPayload": row}
                 found += [entry] if keeps(entry) else []
-        asked = {
+        asked: dict[str, Any] = {
             "resourceNames": ["projects/demo-project"],
             "filter": filter,
             "orderBy": "timestamp asc",

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -99,11 +100,12 @@ def watched(folder: Path, env: dict[str, str]) -> None:
 
 def over_http(folder: Path, env: dict[str, str]) -> None:
     """Request a sweep over HTTP, repeat the request, send a wrong one, and watch the sweep until it has ended."""
-    for body in (
+    bodies: tuple[dict[str, Any], ...] = (
         {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
         {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
         {"run": "sweep", "set": {"image": "mine"}},
-    ):
+    )
+    for body in bodies:
         print(f"\n$ POST / {body}", flush=True)
         answer = requests.post(f"http://127.0.0.1:{PORT}/", json=body, timeout=60)
         told = answer.json()

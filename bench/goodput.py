@@ -23,7 +23,9 @@ FLAGS = [f"--epochs={EPOCHS}", f"--save_every={SAVE_EVERY}", "--num_units=16", "
 
 def preempted(window: float) -> tuple[int, int, int]:
     """Preemptions, steps of the finished run, and steps known to be run twice, of one run."""
-    control, saved, resumed, steps = Control(), [], [], 0
+    control, steps = Control(), 0
+    saved: list[int] = []
+    resumed: list[int] = []
 
     def line(one: Line) -> None:
         nonlocal steps

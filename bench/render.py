@@ -106,7 +106,7 @@ def in_process(whole: float) -> list[str]:
             f"  j{i}: {{{body}, worker: {{replica_count: {i % 7 + 1}}}, args: {{epochs: {i}}}}}\n"
             for i in range(number)
         )
-        loaded = config.loads(base + jobs, file=Path("vertexrig.yaml"), environment={})
+        loaded = config.loads(base + jobs, file=Path("vertexrig.yaml"), environ={})
         renderer = Renderer(loaded, load())
         renderer.render("j0")
         times = max(1, 1_000 // number)  # ten jobs alone would take 3 ms

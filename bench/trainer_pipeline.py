@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_pkg"))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -43,13 +44,13 @@ def write_photos(folder: Path, number: int, side: tuple[int, int]) -> str:
     return str(folder / "*.tfrec")
 
 
-def codelab_batches(pattern: str, size: int):
+def codelab_batches(pattern: str, size: int) -> Any:
     """The codelabs' pipeline."""
     import tensorflow as tf
 
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
-    def parse(record):
+    def parse(record: Any) -> tuple[Any, Any]:
         row = tf.io.parse_single_example(record, spec)
         image = tf.io.decode_jpeg(row["image"], channels=3)
         return tf.image.resize(image, (size, size)), row["label"]
@@ -58,18 +59,18 @@ def codelab_batches(pattern: str, size: int):
     return records.map(parse).shuffle(1000).repeat().batch(BATCH)
 
 
-def our_batches(pattern: str, size: int):
+def our_batches(pattern: str, size: int) -> Any:
     """The trainer's pipeline with its defaults."""
     from trainer import data
     from trainer.config import Config
     from trainer.tfrecords import tfrecords
 
     config = Config(data=f"tfrecord:{pattern}", image_size=size)
-    source = tfrecords(pattern, config, split=False).training
+    source = tfrecords(pattern, config, split=False, for_validation=False).training
     return data.training_batches(source, data.Shard(), BATCH, config)
 
 
-def seconds(batches, model, steps: int) -> float:
+def seconds(batches: Any, model: Any, steps: int) -> float:
     """Wall time of `steps` training steps from a fresh iterator: first epoch, and filling of buffers, included."""
     began = time.perf_counter()
     if model is None:

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trainer_pkg"
@@ -40,7 +41,7 @@ def run(workers: int, cores: list[int]) -> float:
             flags = [flag.format(examples=STEPS * BATCH * workers, batch=BATCH) for flag in FLAGS]
             started.append(subprocess.Popen(
                 [sys.executable, "-m", "trainer.task", *flags, f"--output_dir={folder}/out"], env=env,
-                preexec_fn=lambda core=cores[place]: os.sched_setaffinity(0, {core}),
+                preexec_fn=partial(os.sched_setaffinity, 0, {cores[place]}),
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # fmt: skip
         try:
             if any(process.wait(TIMEOUT) for process in started):
