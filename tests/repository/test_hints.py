@@ -31,12 +31,14 @@ joblib.dump(model, os.path.join(folder, "model.joblib"))
 """
 SCHEDULE = 'schedules:\n  nightly: {run: cpu, cron: "0 3 * * *", time_zone: Etc/UTC}\n'
 COMMAND = re.compile(r'^(?:vertexrig .+|eval "\$\(vertexrig .+\)")$', re.MULTILINE)
+NUMBER = re.compile(r"-\d+\b|\b\d{9,}\b")
+"""What tells two commands of one form apart: `sweep-2-best` from `sweep-best`, and one job's number from another's."""
 STARTED = ("vertexrig local up", 'eval "')
 """What is typed first of what was printed: without it the other commands go to Google Cloud."""
 
 
 class Typist:
-    """Types commands, then those that they printed, until nothing new is printed.
+    """Types commands, then those that they printed, until no command of a new form is printed.
 
     Args:
         folder: The folder of the project.
@@ -45,6 +47,7 @@ class Typist:
 
     def __init__(self, folder: Path, installed: wheels.Installed) -> None:
         self.folder, self.variables, self.typed = folder, list[str](), dict[str, str]()
+        self.forms: set[str] = set()
         home = folder.parent / "home"
         home.mkdir()
         self.environment = {**installed.variables, "HOME": str(home), "PORT": str(functions.free_port())}
@@ -54,7 +57,7 @@ class Typist:
         waiting = self._run(line, code)
         while waiting:
             following = next((one for one in waiting if one.startswith(STARTED)), waiting[0])
-            waiting = [one for one in [*waiting, *self._run(following, 0)] if one not in self.typed]
+            waiting = [one for one in [*waiting, *self._run(following, 0)] if NUMBER.sub("", one) not in self.forms]
 
     def _run(self, line: str, code: int) -> list[str]:
         if line.startswith("eval "):
@@ -69,6 +72,7 @@ class Typist:
             f"$ {line}\n{printed}\nprinted by:\n{self._by(line)}"
         )
         self.typed[line] = printed
+        self.forms.add(NUMBER.sub("", line))
         return COMMAND.findall(printed)
 
     def _by(self, line: str) -> str:
@@ -138,6 +142,7 @@ def test_an_error_prints_a_command_that_solves_it(tmp_path: Path, installed: whe
         assert options in typist.typed
         typist.variables.clear()
         typist.typed = {}
+        typist.forms = set()
         typist.types("vertexrig register cpu", 2)
         assert "vertexrig register cpu" in typist.typed
     finally:
