@@ -1,6 +1,6 @@
 """The checks: small functions over a document, one module per topic, each with a `RULES` table at its end.
 
-Modules without one help the others. A rule's row has the sentence that must hold; its function yields a problem for each value that breaks it.
+Modules without a `RULES` table are helpers. A rule's row has the sentence that must hold; its function yields a problem for each value that breaks it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _has_tpu(document: Document, context: Context) -> bool:
 
 
 def _has_disk(document: Document, context: Context) -> bool:
-    # what a machine has by default is advice
+    # a finding on a machine's default disk is advice
     return context.advice or any("diskSpec" in pool.data for pool in document.pools)
 
 
@@ -102,7 +102,7 @@ All 21 take 45 ms to load; a job that the trigger starts, whose trainer is not a
 
 _LONGEST = 1000  # characters of a message
 
-# Findings of the reading on a text that is no job: if nothing of it was read, no rule runs.
+# Findings of the strict reading that say that a text is no job spec.
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
@@ -118,7 +118,8 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
         Findings by line, then path, then id.
     """
     found = list(document.findings)
-    if document.data or not any(finding.id in _UNREADABLE for finding in found):
+    unreadable = not document.data and any(finding.id in _UNREADABLE for finding in found)
+    if not unreadable:
         if context.trainer is not None:
             # here: without a trainer it is not needed
             from vertexrig.checks._arguments import with_command
