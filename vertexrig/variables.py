@@ -47,7 +47,7 @@ def record(name: str, value: str) -> None:
 
 
 def assign(name: str, value: str) -> None:
-    """Note that a variable's value replaces another default of the project file, so that a printed command has to set the variable."""
+    """Note a variable whose value differs from the default in `${NAME:-default}`: a printed command has to set it."""
     if _recorded is not None:
         _assigned[name] = value
 
@@ -56,8 +56,8 @@ def assigned(*, literal: bool = False) -> dict[str, str]:
     """Return the variables that a printed command of this program sets, so that it does the same in a shell without them.
 
     Args:
-        literal: All of them. Without it the command is part of a message, which would show `${NAME}` for a long value: that one is
-            left out.
+        literal: Return all of them. False for a command in a message: a message shows `${NAME}` in place of a long value, so variables
+            with long values are left out.
     """
     return {name: value for name, value in _assigned.items() if literal or len(value) < SHORTEST}
 
@@ -105,7 +105,7 @@ def _single_blanks(text: str) -> str:
 
 
 def shown_result(data: Any) -> Any:
-    """Return a verb's result, text or data, as it is shown."""
+    """Return a verb's result, text or data. Inside `recording(results=True)`, variable names replace the recorded values."""
     return shown_data(data) if _results else data
 
 

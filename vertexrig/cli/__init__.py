@@ -19,7 +19,7 @@ import click
 from vertexrig import __version__, variables
 from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
-from vertexrig.cli.problems import Failure, problem
+from vertexrig.cli.problems import Failure, failure_of
 from vertexrig.errors import UsageError
 from vertexrig.waiting import set_wait_printer
 
@@ -167,38 +167,36 @@ def _run(words: list[str], command: click.Command, name: str) -> int:
     # where there is no metadata server, google-auth looks for one three times, which takes 11 s in all
     os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
     document = output.CommandOutput(wanted=output.wants_json(words))
-    found: Failure | None = None
+    failure: Failure | None = None
     code = 0
     try:
         # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
         # tool.
         returned = command.main(args=words, prog_name=name, standalone_mode=False, obj=document)
-        code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
+        code = returned if isinstance(returned, int) else 0  # click catches an Exit and returns its code
         sys.stdout.flush()
     # This "error" is the help text of a group without a verb: it has no "error:" before it and no JSON document.
     except click.exceptions.NoArgsIsHelpError as wanting:
         return _print_error(wanting.format_message(), UsageError.exit_code)
-    except click.exceptions.Exit as done:
-        code = done.exit_code
     except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
         streams.drop_broken()
         code = gone.code if isinstance(gone, SystemExit) and isinstance(gone.code, int) else 0
     except BaseException as error:
-        found = problem(error)
-        if found is None:
+        failure = failure_of(error)
+        if failure is None:
             raise
     finally:
         set_wait_printer(None)
     if document.wanted:
         try:
-            document.send(found)
+            document.send(failure)
         except UsageError as error:  # stdout takes no more
-            found = found or problem(error)
-    if found is None:
+            failure = failure or failure_of(error)
+    if failure is None:
         return code
-    if not found.message:  # the result shows it already
-        return found.exit_code
-    return _print_error(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
+    if not failure.message:  # the result shows it already
+        return failure.exit_code
+    return _print_error(failure.text(color=streams.wants_color(sys.stderr, os.environ)), failure.exit_code)
 
 
 def _print_error(message: str, code: int) -> int:

@@ -9,18 +9,18 @@ from vertexrig.checks.cluster import refused_by_gcloud
 from vertexrig.workspace import Prepared
 
 
-def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
+def commands(written: Sequence[tuple[Prepared, Path]]) -> list[str]:
     """Return the commands that upload the package or image of rendered jobs and create the jobs on Vertex AI.
 
     Args:
-        prepared: Each job or sweep, and the file its YAML was written to.
+        written: Each job or sweep, and the file its YAML was written to.
 
     Returns:
         Lines for a shell, the last of which creates the last job. A package or image that jobs share is uploaded once.
     """
     lines: list[str] = []
     uploaded: set[str] = set()
-    for one, path in prepared:
+    for one, path in written:
         name, workspace = one.view.name, one.workspace
         # a job that gcloud refuses goes through `submit`, which uploads package and image itself
         if not refused_by_gcloud(one.document):

@@ -25,15 +25,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def option(*flags: str, **settings: Any) -> Any:
-    """Return the field of a group that an option fills; flags and settings are those of `click.option`.
+    """Return a dataclass field whose value comes from an option; flags and settings are those of `click.option`.
 
-    `group` passes the field's name to the stored decorator; click uses it as the parameter's name.
+    The field stores a function that takes a parameter's name and returns the option's decorator. `group` calls it with the field's name.
     """
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 
 
 def shared(decorator: Callable[[F], F]) -> Any:
-    """Return the field of a group that is filled by an option declared elsewhere under the field's name."""
+    """Return a dataclass field whose value comes from an option that is declared elsewhere, under the field's name."""
     return field(metadata={"option": lambda _: decorator})
 
 
@@ -75,7 +75,7 @@ class Seconds(click.FloatRange):
         return number
 
 
-def _choose(context: click.Context, _: click.Parameter, name: str | None) -> None:
+def _choose_environment(context: click.Context, _: click.Parameter, name: str | None) -> None:
     """Choose the environment of every project file that the command loads."""
     token = environments.chosen_env.set(name or "")
     context.call_on_close(lambda: environments.chosen_env.reset(token))
@@ -106,7 +106,7 @@ def file_option(command: F) -> F:
         show_envvar=True,
         expose_value=False,
         is_eager=True,
-        callback=_choose,
+        callback=_choose_environment,
         help="Environment of the project file.",
     )
     return named(env(command))
@@ -154,7 +154,8 @@ def format_option(*names: str) -> Callable[[F], F]:
 class ProjectOptions:
     """The project that a command line names: its file, the overrides of its keys, and its templates."""
 
-    file: Path | None = shared(file_option)  # adds `--env`, too, whose value is no field: `_choose` keeps it
+    # adds `--env`, too; `config.load` reads its value from `environments.chosen_env`
+    file: Path | None = shared(file_option)
     overrides: tuple[str, ...] = option(
         "--set",
         multiple=True,

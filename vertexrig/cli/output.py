@@ -43,14 +43,14 @@ class CommandOutput:
             say((",\n" if self.streamed else f'{{\n  "{key}": [\n') + text, nl=False)
             self.streamed = key
 
-    def send(self, problem: Failure | None = None) -> None:
+    def send(self, failure: Failure | None = None) -> None:
         """Print the document once, with the error if there is one."""
         # A verb without a result, such as the help of a group, prints no empty document.
-        if self.sent or not (self.data or problem or self.streamed):
+        if self.sent or not (self.data or failure or self.streamed):
             return
         self.sent = True
         data = variables.shown_result(self.data)
-        data = data if problem is None else {**data, "error": variables.shown_data(problem.data())}
+        data = data if failure is None else {**data, "error": variables.shown_data(failure.data())}
         text = json.dumps(data, indent=2)
         if self.streamed:  # what is left of the document follows the list
             text = "\n  ]" + (f",{text.removeprefix('{')}" if data else "\n}")

@@ -45,7 +45,7 @@ class Failure:
         return f"{self.usage}\n\n{line}" if self.usage else line
 
 
-def problem(error: BaseException) -> Failure | None:
+def failure_of(error: BaseException) -> Failure | None:
     """Return the failure that an exception means; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
@@ -57,7 +57,7 @@ def problem(error: BaseException) -> Failure | None:
         return Failure(error.code, _with_login(error), error.exit_code, error.details)
     if isinstance(error, ImportError):
         lacking = missing(error)
-        return None if lacking is None else problem(lacking)
+        return None if lacking is None else failure_of(lacking)
     # an OSError without strerror comes from Python code and not from the system: it is a defect, with a traceback
     if isinstance(error, OSError) and error.strerror is not None:
         file = None if error.filename is None else str(error.filename)[:200]

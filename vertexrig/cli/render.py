@@ -78,11 +78,11 @@ def command(
         for one in prepared:
             one.view.check_run_id(run_id)
         prepared = [one.in_run(run_id) for one in prepared]
-    ready: list[tuple[Prepared, Path]] = []  # the files whose job has no error
+    ready: list[tuple[Prepared, Path]] = []  # each job without an error, and the file its YAML was written to
     rows = []
     for one in prepared:
-        path = None if output == STDOUT else _write(one, output)  # None from here on: printed on stdout
-        if path is None and format_ == "text":
+        path = None if output == STDOUT else _write(one, output)
+        if path is None and format_ == "text":  # as JSON, the row has the YAML
             say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
             ready.append((one, path))
@@ -94,17 +94,10 @@ def command(
         streams.note("not checked")
     options_given = [*(["--output", output] if output is not None else []), *(["--run", run_id] if run_id else [])]
     _note_availability(workspace, prepared, [*names, *options_given])
-    lines = creation.commands([pair for pair in ready if pair[0].candidate == 1])
-    data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
-    result(format_, data, "\n".join(lines))
-    previous: dict[str, int] = {}  # of each job: the last candidate that has commands
-    for one, path in ready:
-        if one.candidate > 1:
-            commands = "\n".join(creation.commands([(one, path)]))
-            before = previous.get(one.view.name)
-            when = f"if candidate {before} gets no machines, run" if before else "commands of"
-            streams.note(f"{one.view.name}: {when} candidate {one.candidate}:\n{commands}", literal=True)
-        previous[one.view.name] = one.candidate
+    commands = creation.commands([pair for pair in ready if pair[0].candidate == 1])
+    data = {"jobs": rows, "commands": commands, "checked": check, "findings": show.rows(found)}
+    result(format_, data, "\n".join(commands))
+    _note_candidates(ready)
     failed = [one.title for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
@@ -134,17 +127,30 @@ def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
     }
 
 
+def _note_candidates(ready: Sequence[tuple[Prepared, Path]]) -> None:
+    """Print the commands of the candidates from 2 on, and after which candidate to run them."""
+    # the candidate before, by the job's name; a candidate with errors is not in `ready`
+    previous: dict[str, int] = {}
+    for one, path in ready:
+        name = one.view.name
+        if one.candidate > 1:
+            when = f"if candidate {previous[name]} gets no machines, run" if name in previous else "commands of"
+            commands = "\n".join(creation.commands([(one, path)]))
+            streams.note(f"{name}: {when} candidate {one.candidate}:\n{commands}", literal=True)
+        previous[name] = one.candidate
+
+
 def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], words: Sequence[object]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
-    If there is no newer image, the finding has severity info and is shown only with --info, so this line is printed as well.
+    A finding says the same. If there is no newer image, its severity is info, and without --info the user would not see it.
 
     Args:
         words: The names and options of this `render`, for the command that renders again.
     """
     today = date.today().isoformat()
-    past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world
-    keys: dict[RawPath, None] = {}
+    past: dict[str, str] = {}  # date by the image's name, which has one row in the catalog for each part of the world
+    keys: dict[RawPath, None] = {}  # keys of the project file that give these images, each once
     for one in prepared:
         if AVAILABILITY in workspace.silenced(one.view.name):
             continue
@@ -165,25 +171,31 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], words
 
 
 def _switches(workspace: Workspace, words: Sequence[object], keys: list[RawPath]) -> Iterator[str]:
-    """Yield what to do so that vertexrig builds the images that the keys of the project file give."""
+    """Yield what the user has to change so that vertexrig builds the images.
+
+    Args:
+        words: The names and options of this `render`.
+        keys: The keys of the project file that give the images now.
+    """
     loaded = workspace.loaded
-    in_file: dict[RawPath, str] = {}  # the line of each key that the project file gives
+    in_file: dict[RawPath, str] = {}  # text of the file's line by key, without the keys that an override gives
     for key in keys:
-        origin = loaded.origin(key)
+        origin = loaded.origin(key)  # the text of an override, or a line number
         if isinstance(origin, str):
             changed = re.sub(r"(container\.)?image_uri$", "image", origin.partition("=")[0])
             yield f"replace `--set {shlex.quote(origin)}` by `--set {changed}=build`"
         else:
             in_file[key] = loaded.text.splitlines()[origin - 1] if origin else ""
-    of_trainer = in_file.get(("trainer", "image")) if len(in_file) == 1 else None
-    if of_trainer is not None and "${IMAGE:-" in of_trainer:
+    # the line of trainer.image, if no other key of the file gives an image
+    trainer_line = in_file.get(("trainer", "image")) if len(in_file) == 1 else None
+    if trainer_line is not None and "${IMAGE:-" in trainer_line:
         # VERTEXRIG_TYPED: the command that a Makefile was called with
         typed = os.environ.get("VERTEXRIG_TYPED")
         again = (
             f"IMAGE=build {typed}" if typed else workspace.command_line("render", *words, environ={"IMAGE": "build"})
         )
         yield f"`{again}`"
-    elif of_trainer is not None:
+    elif trainer_line is not None:
         yield f"write `image: build` in {loaded.file}"
     elif in_file:  # IMAGE sets trainer.image only; an image that a job names must be changed in the file
         own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in in_file)
