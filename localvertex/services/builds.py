@@ -370,8 +370,7 @@ class _Build:
                     packed.extractall(self.workspace)
             else:
                 with tarfile.open(archive) as tar:
-                    # With the filter, no file of the archive is written outside of the folder.
-                    tar.extractall(self.workspace, filter="data")
+                    unpack(tar, self.workspace)
         except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
             raise _End("FAILURE", f"the source gs://{found.bucket}/{found.name} cannot be unpacked: {error}") from None
         finally:
@@ -537,6 +536,26 @@ def _end_session(session: int) -> None:
         time.sleep(0.05)
     with suppress(ProcessLookupError):
         os.killpg(session, signal.SIGKILL)
+
+
+def unpack(tar: tarfile.TarFile, into: Path) -> None:
+    """Unpack an archive so that no file of it is written outside of the folder.
+
+    Raises:
+        tarfile.TarError: A member, or the file that a link of it names, is outside, or is no file, folder or link.
+    """
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(into, filter="data")
+        return
+    folder = into.resolve()  # Python 3.10.11, 3.11.3 and older have no filters
+    for member in tar:
+        at = folder / member.name
+        written = [at, (at.parent if member.issym() else folder) / member.linkname] if member.linkname else [at]
+        if any(not one.resolve().is_relative_to(folder) for one in written):
+            raise tarfile.TarError(f"{member.name!r} would be outside of the folder")
+        if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+            raise tarfile.TarError(f"{member.name!r} is a special file")
+        tar.extract(member, folder)
 
 
 class _Timing:

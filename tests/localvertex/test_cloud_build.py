@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from localvertex import server
 from localvertex.http import ApiError
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions, engine, step_arguments
-from localvertex.services import build_config
+from localvertex.services import build_config, builds
 from tests.localvertex.test_docker_program import run
 from tests.support import engines
 from tests.support.engines import BASE, left, podman
@@ -57,6 +58,43 @@ def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path:
             _submitted(tmp_path, name)
     else:
         _submitted(tmp_path, name)
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_a_source_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: bool) -> None:
+    """An archive is unpacked with its links, and one that leads out of the folder is refused, also by a Python without filters (3.11.2)."""
+    if not filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    elif not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python has no filters")
+
+    def unpacked(*members: tuple[str, bytes, str]) -> Path:
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for name, kind, target in members:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, target
+                tar.addfile(info)
+        file.seek(0)
+        into = tmp_path / "outer" / f"{len(members)}{members[-1][1]!r}"
+        into.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(fileobj=file) as tar:
+            builds.unpack(tar, into)
+        return into
+
+    folder = unpacked(
+        ("a/one", tarfile.REGTYPE, ""), ("a/two", tarfile.SYMTYPE, "one"), ("three", tarfile.LNKTYPE, "a/one")
+    )
+    assert (folder / "a/two").resolve() == (folder / "a/one").resolve() and (folder / "three").is_file()
+    for wrong in (
+        [("../x", tarfile.REGTYPE, "")],
+        [("out", tarfile.SYMTYPE, "../.."), ("out/x", tarfile.REGTYPE, "")],
+        [("hard", tarfile.LNKTYPE, "../../x")],
+        [("pipe", tarfile.FIFOTYPE, "")],
+    ):
+        with pytest.raises(tarfile.TarError):
+            unpacked(*wrong)
+    assert not list(tmp_path.glob("**/x"))
 
 
 SDK = """

@@ -116,10 +116,15 @@ def test_a_replica_has_a_machine_of_the_services_name(root: Path) -> None:
     before = socket.gethostname()
     code = (
         "import socket\nhost = socket.gethostname()\n"
-        "print(host, os.environ['HOSTNAME'], socket.gethostbyname(host), os.environ['CLUSTER_SPEC'])"
+        "print(host, os.environ['HOSTNAME'], socket.gethostbyname(host), os.environ['CLUSTER_SPEC'], flush=True)\n"
+        "open(f'{args[0]}/{host}', 'w').close()\n"
+        "import time\nwhile len(os.listdir(args[0])) < 3: time.sleep(0.01)"
     )
+    meet = root / "gs/meet/names"
+    meet.mkdir(parents=True)
     lines: list[Line] = []
-    result = run_job(job(pool(code), pool(code, replicas=2)), root=root, on_line=lines.append, options=FAST)
+    pools = pool(code, "gs://meet/names"), pool(code, "gs://meet/names", replicas=2)
+    result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
     assert result.succeeded, result.error
     said = {
         line.task: line.text.split(" ", 3) for line in lines if "cmle-training" in line.text and "127." in line.text
