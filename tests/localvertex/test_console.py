@@ -601,6 +601,33 @@ def test_tables_sort_by_click_and_by_keyboard(browser: Any, here: server.Running
         assert len(lasted) == 4 and lasted == sorted(lasted)
 
 
+PRESSED = """async ([module, sign]) => {
+  const { fill, h } = await import(module);
+  globalThis.box ??= document.body.appendChild(h("dialog"));
+  if (!box.open) box.showModal();
+  fill(box, [
+    { key: "before", sign, make: () => h("p", {}, "one line") },
+    { key: "pressed", sign: 1, make: () => h("button", { id: "pressed", onclick: () => { globalThis.clicks = (globalThis.clicks ?? 0) + 1; } }, "press") },
+    sign > 1 && { key: "new", sign, make: () => h("p") },
+  ]);
+  return [...box.children].map((child) => child.dataset.part);
+}"""
+
+
+def test_a_press_during_an_update_is_a_click(browser: Any, here: server.RunningServer) -> None:
+    """A button that is pressed while another part of the page is made again gets its click."""
+    with shown(browser, here) as page:
+        module = page.evaluate("new URL('dom.js', document.querySelector('script[type=module][src]').src).href")
+        page.evaluate(PRESSED, [module, 1])
+        box = page.locator("#pressed").bounding_box()
+        page.mouse.move(box["x"] + 5, box["y"] + 5)
+        page.mouse.down()
+        assert page.evaluate(PRESSED, [module, 2]) == ["before", "pressed", "new"]
+        page.mouse.up()
+        assert page.evaluate("globalThis.clicks") == 1
+        assert page.evaluate(PRESSED, [module, 1]) == ["before", "pressed"]
+
+
 def test_a_shortened_list_says_so(browser: Any, here: server.RunningServer, api: Api) -> None:
     """Of more than 100 studies the newest 100 are in the list, and a sentence names both numbers."""
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:1]}

@@ -31,7 +31,9 @@ export function fill(target, parts) {
   if (kept.length === target.children.length && kept.every((node, at) => node === target.children[at])) return;
   const focus = target.contains(document.activeElement) ? document.activeElement.dataset.k : undefined;
   const scrolled = new Map([...target.querySelectorAll("[data-s]")].map((one) => [one.dataset.s, [one.scrollTop, one.scrollLeft]]));
-  target.replaceChildren(...kept);
+  // What stays is not moved: a press on it that has begun would be no click.
+  for (const child of [...target.children]) if (!kept.includes(child)) child.remove();
+  kept.forEach((node, at) => { if (target.children[at] !== node) target.insertBefore(node, target.children[at] ?? null); });
   for (const one of target.querySelectorAll("[data-s]")) {
     const [top, left] = scrolled.get(one.dataset.s) ?? [0, 0];
     if (top || left) one.scrollTo({ top, left, behavior: "instant" });
