@@ -49,7 +49,7 @@ def command(
         streams.note(f"{target}: read as a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)
-        topology = rendered.view.template
+        topology = rendered.view.topology
         document = workspace.read(rendered)
     here = region or workspace.loaded.project.region
     found = explain.explain(

@@ -74,7 +74,7 @@ class Renderer:
         loaded: The project.
         catalog: The catalog with the project's overlay.
         templates: A folder that overrides the project's own `templates`.
-        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand.
+        uploaded: Gives the URIs of the trainer's packages and images; None to derive them from the trainer's folder.
     """
 
     def __init__(
@@ -87,17 +87,18 @@ class Renderer:
     ) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         self.artifacts = Artifacts(loaded, uploaded)
-        own = templates or (loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None)
+        in_project = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
+        users = templates or in_project
         if templates is not None and not templates.is_dir():
             raise UsageError(f"--templates {templates}: there is no such folder")
-        if own is not None and not own.is_dir():
-            raise loaded.error(f"there is no folder {own}", "templates")
-        self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
+        if users is not None and not users.is_dir():
+            raise loaded.error(f"there is no folder {users}", "templates")
+        self.folders = [str(folder) for folder in (users, built_in_templates()) if folder is not None]
         self.templates: Templates | BoundedTemplates
-        if own is None:
+        if users is None:
             self.templates = Templates(self.folders)
         else:
-            # templates that are not ours get a limit, which takes a process
+            # the user's templates are rendered with limits, which need a process of their own
             from vertexrig.render.bounded import BoundedTemplates
 
             self.templates = BoundedTemplates(self.folders)
@@ -128,12 +129,12 @@ class Renderer:
             TemplateError: The template is wrong.
         """
         view = self.view(name)
-        self._check_topology(view.template, view.key)
+        self._check_topology(view.topology, view.key)
         if view.sweep is not None:
-            # the template of a sweep includes that of its job's topology
+            # the template of a sweep includes the one of its job
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         rendered = self._rendered(view)
-        # after the template, whose own refusal says more
+        # after rendering: if the template itself refuses the job, its message is more precise
         self._check_roles(view)
         return rendered
 
@@ -171,14 +172,14 @@ class Renderer:
         return any((Path(folder) / f"{topology}{TEMPLATE_SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View) -> str:
-        template = f"{view.template}{TEMPLATE_SUFFIX}"
+        template = f"{view.topology}{TEMPLATE_SUFFIX}"
         try:
             text = self.templates.render(template, _variables(view, self.loaded))
         except RefusedByTemplateError as refusal:
             raise self.loaded.error(str(refusal), *view.key) from None
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
-        return f"# vertexrig: {kind} {view.name}, topology {view.template}\n{body}\n"
+        return f"# vertexrig: {kind} {view.name}, topology {view.topology}\n{body}\n"
 
     def _check_roles(self, view: resolve.View) -> None:
         """Refuse a role that the project file gives and the template never looks at."""
@@ -213,8 +214,8 @@ class _NoUris(Artifacts):
         return ""
 
 
-def shipped_templates() -> Path:
-    """Return the folder of our own templates, in an installed tool and in a plain checkout."""
+def built_in_templates() -> Path:
+    """Return the folder of the built-in templates, in an installed tool and in a plain checkout."""
     found = find_spec("vertexrig.templates")
     if found is None or found.origin is None:
         return Path(__file__).resolve().parents[2] / "templates"
@@ -249,7 +250,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     for line in reversed(lines):
         content = line.lstrip(" ")
         is_null = content.endswith(": null")
-        # first what most lines are: a null that gives no dash away
+        # most lines end here: a null that begins no list item is removed, and so is a blank line
         if (is_null and content[0] not in "-#") or not content.strip():
             continue
         if content.startswith("#"):

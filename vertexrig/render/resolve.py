@@ -80,7 +80,7 @@ class View:
 
     Args:
         name: The job's or sweep's name.
-        template: The template of this resource; for a sweep, the one of the trial's job is `job.topology`.
+        topology: The name of the template, without its suffix. For a sweep it is the sweep's; the one of its job is `job.topology`.
         job: The job of the project file with the sweep's `args` over its own, without those that the study decides, and with the
             project's output folder and service account.
             For labels, display name and KMS key use the fields of this view; for machines and images use `pools`.
@@ -91,12 +91,12 @@ class View:
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
         run_id: The run whose output folder the job has, "" if none was given.
-        takes_run_id: A run's id may be added to the output folder (`in_run`): that is BUCKET/runs/NAME, not a `base_output_directory`
-            of the project file.
+        takes_run_id: Whether `Renderer.in_run` may add a run's id to the output folder: True if the folder is BUCKET/runs/NAME, False if
+            the project file gives a `base_output_directory` or no bucket.
     """
 
     name: str
-    template: str
+    topology: str
     job: model.Job
     pools: Mapping[str, PoolView | None]
     display_name: str
@@ -187,7 +187,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     job = replace(job, args=args, base_output_directory=output, service_account=account)
     return View(
         name=name,
-        template=sweep.topology if sweep else job.topology,
+        topology=sweep.topology if sweep else job.topology,
         job=job,
         pools=_Resolver(loaded, job_name, job, arg_keys, catalog, artifacts).pools(),
         display_name=(sweep.display_name if sweep else job.display_name) or name,
@@ -286,23 +286,23 @@ class _Resolver:
         found: dict[str, PoolView | None] = {}
         errors = Errors()
         for role in ROLES:
-            written = self.written(role)
+            settings = self.settings(role)
             with errors:
-                found[role] = None if written is None else self.pool(role, written)
+                found[role] = None if settings is None else self.pool(role, settings)
         errors.end()
         return found
 
-    def written(self, role: str) -> model.Job | model.Role | None:
-        """Return a role as the project file has it; the chief is the job itself, with the sweep's arguments and the output folder."""
+    def settings(self, role: str) -> model.Job | model.Role | None:
+        """Return the settings of a role before anything is inherited: those of the job for the chief; None for a role that is not given."""
         found: model.Job | model.Role | None = self.job if role == "chief" else getattr(self.job, role)
         return found
 
-    def pool(self, role: str, written: model.Job | model.Role) -> PoolView:
-        """Return the pool of a role: what the role has of its own, what it takes from the job, and the program it runs."""
-        filled = self.inherited(role, written)
+    def pool(self, role: str, settings: model.Job | model.Role) -> PoolView:
+        """Return the pool of a role: its own settings, those that it inherits from the job, and the program it runs."""
+        filled = self.filled_in(role, settings)
         image = self.image(role, filled)
-        owners = self.owners(role, written)
-        keys = self.keys(owners, written)
+        owners = self.owners(role, settings)
+        keys = self.keys(owners, settings)
         command, entrypoint, command_keys = self.command(filled, image, owners)
         packages, own_package, package_keys = self.packages(image)
         return PoolView(
@@ -330,41 +330,41 @@ class _Resolver:
             keys={**keys, **command_keys, **package_keys},
         )
 
-    def inherited(self, role: str, written: model.Job | model.Role) -> model.Job | model.Role:
-        """Return a role with what it takes from the job."""
+    def filled_in(self, role: str, settings: model.Job | model.Role) -> model.Job | model.Role:
+        """Return the settings of a role with what it inherits from the job; for a Reduction Server, with defaults of the catalog instead."""
         job = self.job
-        if written is job:
+        if settings is job:
             return job
         values: dict[str, Any] = {}
         if role == "reduction_server":
-            if written.image is not None and written.container is None:
+            if settings.image is not None and settings.container is None:
                 raise self.loaded.error(
-                    f"image: {written.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
+                    f"image: {settings.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
                     "name another program's image as container: {image_uri: IMAGE}",
                     *("jobs", self.job_name, role, "image"),
                 )
             limits = self.catalog.limits
             host = self.catalog.host_for_region(self.loaded.project.region)
             uri = f"{host}/{limits.names('reduction_server.images')[0]}"
-            values["machine_type"] = written.machine_type or limits.text("reduction_server.machine")
-            values["container"] = written.container or model.Container(image_uri=uri)
+            values["machine_type"] = settings.machine_type or limits.text("reduction_server.machine")
+            values["container"] = settings.container or model.Container(image_uri=uri)
             # it is Google's own program, which knows none of the trainer's arguments
-            values["args"] = written.args or ()
-            return replace(written, **values)
-        if written.machine_type is None:
+            values["args"] = settings.args or ()
+            return replace(settings, **values)
+        if settings.machine_type is None:
             values["machine_type"] = job.machine_type
             if role != "ps":  # a parameter server holds variables in memory; an accelerator there would idle
-                values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(written, key) is None}
-        values |= {key: getattr(job, key) for key in _INHERITED if getattr(written, key) is None}
+                values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(settings, key) is None}
+        values |= {key: getattr(job, key) for key in _INHERITED if getattr(settings, key) is None}
         # a role with an image of its own does not take the job's container, which `_INHERITED` has just filled in
-        if written.container is None and written.image is not None:
+        if settings.container is None and settings.image is not None:
             values["container"] = None
-        values["env"] = {**job.env, **written.env}
-        values["args"] = job.args if written.args is None else written.args
-        return replace(written, **values)
+        values["env"] = {**job.env, **settings.env}
+        values["args"] = job.args if settings.args is None else settings.args
+        return replace(settings, **values)
 
     def image(self, role: str, filled: model.Job | model.Role) -> _PoolImage:
-        """Return the image of a role that is filled in by `inherited`."""
+        """Return the image of a role whose settings are filled in."""
         if filled.container is not None:
             return _PoolImage(filled.container.image_uri)
         trainer = self.loaded.project.trainer
@@ -401,7 +401,7 @@ class _Resolver:
                 )
             path: tuple[str, ...] = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
             where = ""
-            if role != "chief" and getattr(self.written(role), "image", None):
+            if role != "chief" and getattr(self.settings(role), "image", None):
                 path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
             raise self.loaded.error(
                 f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.",
@@ -422,23 +422,25 @@ class _Resolver:
             return "gpu"
         return "cpu"
 
-    def owners(self, role: str, written: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
+    def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
         """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
         of_job: RawPath = ("jobs", self.job_name)
-        if written is self.job:
+        if settings is self.job:
             return [(of_job, self.job)]
-        own = ((*of_job, role), written)
+        own = ((*of_job, role), settings)
         # a Reduction Server inherits nothing; nfs_mounts are no key of a role, and hold for every pool of the job
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
     def keys(
-        self, owners: list[tuple[RawPath, model.Job | model.Role]], written: model.Job | model.Role
+        self, owners: list[tuple[RawPath, model.Job | model.Role]], settings: model.Job | model.Role
     ) -> dict[RawPath, RawPath]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
         keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
-        if owners[0][1] is self.job:  # not a Reduction Server, which runs no image of the trainer
+        # a Reduction Server inherits nothing from the job, and runs no image of the trainer
+        inherits = owners[0][1] is self.job
+        if inherits:
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
             keys |= {(name,): (*path, name) for name in _POOL_KEYS if getattr(owner, name) is not None}
@@ -447,8 +449,8 @@ class _Resolver:
                 keys["image_uri",] = (*path, "container", "image_uri")
             elif owner.image:
                 keys["image_uri",] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
-        inherits_args = owners[0][1] is self.job and (written is self.job or written.args is None)
-        args = self.arg_keys if inherits_args else _keys_of(written.args or (), (*owners[-1][0], "args"))
+        has_args_of_job = inherits and (settings is self.job or settings.args is None)
+        args = self.arg_keys if has_args_of_job else _keys_of(settings.args or (), (*owners[-1][0], "args"))
         return keys | {("args", n): key for n, key in enumerate(args)}
 
     def command(

@@ -68,7 +68,7 @@ class Templates:
             with _explaining(template):
                 tree = self.environment.parse(source)
             names = meta.find_undeclared_variables(tree)
-            # before the others, which may include this one; the same set gets their names below
+            # stored before the loop, so that templates that include each other end; the loop adds to the same set
             self._used[template] = names
             for other in meta.find_referenced_templates(tree):
                 # one that is not there may be included with `ignore missing`; without that, rendering has failed before
@@ -129,6 +129,7 @@ class _Finalized(CodeGenerator):
         if finalize.src is None or frame.eval_ctx.volatile or not frame.eval_ctx.autoescape:
             super()._output_child_pre(node, frame, finalize)
         else:
+            # Jinja's `_output_child_post` closes this parenthesis and that of `finalize.src`
             self.write(f"({finalize.src}")
 
 

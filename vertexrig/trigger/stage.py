@@ -20,7 +20,7 @@ from vertexrig.files import is_inside, revision
 from vertexrig.project import caller_overrides, environments
 from vertexrig.project.config import DEFAULT_NAME, STATE_FOLDER, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
-from vertexrig.render.renderer import shipped_templates
+from vertexrig.render.renderer import built_in_templates
 from vertexrig.trigger.app import REVISION
 
 FOLDER = "build/function"
@@ -80,7 +80,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     shutil.copytree(TOOL, folder / "vertexrig", ignore=shutil.ignore_patterns(*_LEFT_OUT))
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
-    _copy(shipped_templates().glob(f"*{TEMPLATE_SUFFIX}"), folder / "templates")
+    _copy(built_in_templates().glob(f"*{TEMPLATE_SUFFIX}"), folder / "templates")
     text = loaded.file.read_text(encoding="utf-8")
     (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
     if loaded.env:  # with the whole file, whose comments may hide findings

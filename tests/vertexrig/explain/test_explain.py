@@ -69,7 +69,7 @@ def explained(name: str, region: str = "us-central1") -> explain.Explanation:
     rendered = workspace.renderer.render(name)
     document = spec.parse(rendered.text)
     assert not document.findings
-    return explain.explain(document, workspace.catalog, region=region, name=name, topology=rendered.view.template)
+    return explain.explain(document, workspace.catalog, region=region, name=name, topology=rendered.view.topology)
 
 
 def from_pools(*pools: dict[str, Any], **more: Any) -> explain.Explanation:

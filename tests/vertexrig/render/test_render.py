@@ -115,7 +115,7 @@ def test_rendered_jobs_read_strictly_and_alike_everywhere(name: str) -> None:
 
 def test_every_template_has_a_golden_file() -> None:
     """Every topology that is shipped is rendered by the golden project."""
-    used = {RENDERER.render(name).view.template for name in NAMES}
+    used = {RENDERER.render(name).view.topology for name in NAMES}
     assert used == set(RENDERER.topologies())
 
 
