@@ -96,7 +96,7 @@ MOST_ERRORS = 50
 
 
 class Errors:
-    """Collects the errors of several values: `with errors:` keeps a ConfigError and continues, `end` raises the kept errors."""
+    """Collects the errors of several values: `with errors:` keeps a ConfigError and continues, `raise_all` raises the kept errors."""
 
     def __init__(self) -> None:
         self.kept: list[ConfigError] = []
@@ -115,9 +115,9 @@ class Errors:
         # two pools without an image of their own have the same error: it is said once
         self.kept += [one for one in error.errors if str(one) not in map(str, self.kept)]
         if len(self.kept) >= MOST_ERRORS:
-            self.end()
+            self.raise_all()
 
-    def end(self) -> None:
+    def raise_all(self) -> None:
         """Raise the kept error, or one that combines all; do nothing if no error was kept."""
         if len(self.kept) > 1:
             raise ConfigErrors(sorted(self.kept, key=lambda one: one.line or 0)) from None

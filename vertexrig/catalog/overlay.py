@@ -64,7 +64,7 @@ def lay_over(file: Path) -> Tables:
             if table not in TABLES:
                 raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, TABLES)}")
             _mapping(rows, root.at(table))
-    errors.end()
+    errors.raise_all()
     # rows of the overlay may refer to each other, whatever their order
     names = {table: frozenset(raw[table]).union(found.get(table, ())) for table in ("accelerators", "quotas")}
     for table, rows in found.items():
@@ -75,7 +75,7 @@ def lay_over(file: Path) -> Tables:
                 # Not the shipped row's date, which is when its source said the value that is replaced here.
                 given.setdefault("date", UNDATED)
                 raw[table][name] = _merged(table, name, raw[table].get(name), given)
-    errors.end()
+    errors.raise_all()
     return raw
 
 

@@ -38,8 +38,8 @@ def _comments(text: str) -> list[_Comment]:
     return found
 
 
-def silenced(found: Sequence[Finding], text: str) -> list[Finding]:
-    """Return the findings that the comments of their file silence."""
+def ignored(found: Sequence[Finding], text: str) -> list[Finding]:
+    """Return the findings that the comments of their file ignore."""
     named = {(one.line, rule) for one in _comments(text) if one.reason for rule in one.rules}
     return [one for one in found if one.line is not None and not one.given and (one.line, one.id) in named]
 
@@ -51,7 +51,7 @@ def problems(text: str, file: str, known: Collection[str], by_comment: Sequence[
         text: The file's.
         file: Its name.
         known: Ids of all rules.
-        by_comment: What they silence; None if that is not all.
+        by_comment: The findings that they ignore; None if not all of these are known.
     """
     found = []
     used = {(one.line, one.id) for one in by_comment or ()}

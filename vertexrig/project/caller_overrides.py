@@ -105,13 +105,13 @@ def check_rules(loaded: Loaded) -> None:
         for path, message in _wrong_policy(trigger, name, schedule):
             with errors:
                 raise loaded.error(message, "schedules", name, path)
-    errors.end()
+    errors.raise_all()
     # a schedule sends its values like any caller: it would be refused at the first run
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
             with errors:
                 raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
-    errors.end()
+    errors.raise_all()
 
 
 def opened(loaded: Loaded) -> list[str]:

@@ -42,10 +42,10 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
                 sets.append(f"{key}-" if value is None else f"{key}={_text(value)}")
                 line = loaded.origin((*place, *path))
                 lines |= {full: line} if isinstance(line, int) else {}
-        errors.end()
+        errors.raise_all()
         made = _with(loaded, sets, place)
         # a finding shows the line of the candidate, not an override that the user did not type
-        yield replace(made, lines=lines, given=loaded.given, decided=frozenset(paths))
+        yield replace(made, lines=lines, override_of=loaded.override_of, decided=frozenset(paths))
 
 
 def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:

@@ -54,7 +54,7 @@ class Loaded:
         project: The typed project.
         file: The project file as the user named it; relative paths in it start from its folder.
         lines: Line of each value that the file gives, by its path of keys.
-        given: The override that each value of the command line comes from, by the value's path.
+        override_of: The override that each value of the command line comes from, by the value's path.
         overrides: All overrides, as they were written.
         target: The job or sweep that the keys of the overrides were looked up in first; None for none.
         named: True if the user named the file, False if it was searched for.
@@ -67,7 +67,7 @@ class Loaded:
     project: Project
     file: Path
     lines: Mapping[yamltext.RawPath, int]
-    given: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
+    override_of: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     target: str | None = None
     named: bool = False
@@ -92,13 +92,13 @@ class Loaded:
             ConfigError: The path leaves the checkout or is a pipe, and it comes from the file, not from --set.
         """
         path = self.folder / name
-        if not files.is_inside(path, self.folder) and not _is_overridden(key, self.given):
+        if not files.is_inside(path, self.folder) and not _is_overridden(key, self.override_of):
             raise self.error(
                 f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
-        if path.exists() and not (path.is_file() or path.is_dir()) and not _is_overridden(key, self.given):
+        if path.exists() and not (path.is_file() or path.is_dir()) and not _is_overridden(key, self.override_of):
             raise self.error(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
         return path
 
@@ -108,13 +108,13 @@ class Loaded:
 
     def error(self, message: str, *path: str | int) -> ConfigError:
         """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
-        file, line = _locate(path, str(self.file), self.lines, self.given)
-        name = typed.dotted(self.in_file(path))
+        file, line = _locate(path, str(self.file), self.lines, self.override_of)
+        name = typed.dotted(self.path_in_file(path))
         return ConfigError(f"{name}: {message}" if name else message, file=file, line=line)
 
-    def in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
+    def path_in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
         """Return where the file has the value at `path`, such as `environments.prod.bucket`."""
-        return path if _is_overridden(path, self.given) else self.chosen.in_file(path, self.lines)
+        return path if _is_overridden(path, self.override_of) else self.chosen.path_in_file(path, self.lines)
 
     def require_environment(self) -> None:
         """Raise NoEnvironmentError if the file has environments and none is chosen."""
@@ -127,7 +127,7 @@ class Loaded:
         None if there is no such key: the first line of the file, which an error names then, would say nothing.
         """
         for n in range(len(path), 0, -1):
-            found = self.given.get(path[:n]) or self.lines.get(path[:n])
+            found = self.override_of.get(path[:n]) or self.lines.get(path[:n])
             if found is not None:
                 return found
         return None
@@ -279,77 +279,91 @@ def loads(
     values = os.environ if environ is None else environ
 
     def expanded(text: str) -> str:
-        """Return a text with its variables filled in, to compare buckets and functions of environments; as it is if one is missing."""
+        """Return a text with its variables filled in; the text itself if a variable is missing.
+
+        It is used to compare the buckets and functions of environments.
+        """
         value = _expand(text, file_place, values, Errors())
         return text if value is typed.WRONG else str(value)
 
-    every = environments.split(reading.data, file_place)
-    data, lines, chosen = environments.choose(reading.data, every, env, reading.lines, file_place, expanded)
-    if every and not env and typed.lacking(Project, data):
+    base, all_environments = environments.split(reading.data, file_place)
+    data, lines, chosen = environments.merge(base, all_environments, env, reading.lines, file_place, expanded)
+    if all_environments and not env and typed.lacking(Project, data):
         missing = ", ".join(typed.lacking(Project, data))
         raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
     for path in without:
-        here: Any = data
-        for key in path[:-1]:
-            here = here.get(key) or {}
-        here.pop(path[-1], None)
+        data = _left_out(data, path)
+    if chosen.name:
+        chosen = replace(chosen, merged=data)
     # From here, the paths are those of the merged values.
-    bare_yn = chosen.in_merged(file_place.bare_yn)  # each `y` and `n` without quotes, which YAML reads as a boolean
+    # each `y` and `n` without quotes, which YAML reads as a boolean
+    bare_yn = chosen.paths_in_merged(file_place.bare_yn)
     merged_place = replace(
         file_place,
         locate=lambda path: _locate(path, str(file), lines, {}),
-        in_file=lambda path: chosen.in_file(path, lines),
+        path_in_file=lambda path: chosen.path_in_file(path, lines),
     )
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
     data = _expand(data, merged_place, values, errors)
     # From here, a value may come from an override.
-    given: dict[yamltext.RawPath, str] = {}
+    override_of: dict[yamltext.RawPath, str] = {}
     for override in overrides:
         of_this, removed = _override(data, override, target)
         if removed:
-            lines, given = _renumbered(lines, removed), _renumbered(given, removed)
+            lines, override_of = _renumbered(lines, removed), _renumbered(override_of, removed)
             bare_yn = frozenset(_renumbered(dict.fromkeys(bare_yn), removed))
-        given |= of_this
+        override_of |= of_this
     if environments.KEY in data:
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
     final_place = replace(
         merged_place,
-        locate=lambda path: _locate(path, str(file), lines, given),
+        locate=lambda path: _locate(path, str(file), lines, override_of),
         bare_yn=bare_yn,
-        in_file=lambda path: path if _is_overridden(path, given) else chosen.in_file(path, lines),
+        path_in_file=lambda path: path if _is_overridden(path, override_of) else chosen.path_in_file(path, lines),
     )
     with errors:
         project = typed.build(Project, data, final_place)
-    errors.end()
+    errors.raise_all()
     # The line of a value that an override has replaced would mislead.
-    kept = {path: line for path, line in lines.items() if not _is_overridden(path, given)}
+    kept = {path: line for path, line in lines.items() if not _is_overridden(path, override_of)}
     loaded = Loaded(
-        project, file, kept, given, tuple(overrides), target, text=text, without=tuple(without), chosen=chosen
+        project, file, kept, override_of, tuple(overrides), target, text=text, without=tuple(without), chosen=chosen
     )
     for error in _inconsistencies(loaded):
         errors.keep(error)
-    errors.end()
+    errors.raise_all()
     return loaded
 
 
+def _left_out(data: dict[Any, Any], path: yamltext.RawPath) -> dict[Any, Any]:
+    """Return a file's values without the one at `path`; all of them if it is not there."""
+    key, *rest = path
+    if rest:
+        return {**data, key: _left_out(data[key], tuple(rest))} if data.get(key) else data
+    return {name: value for name, value in data.items() if name != key}
+
+
 def _locate(
-    path: yamltext.RawPath, file: str, lines: Mapping[yamltext.RawPath, int], given: Mapping[yamltext.RawPath, str]
+    path: yamltext.RawPath,
+    file: str,
+    lines: Mapping[yamltext.RawPath, int],
+    override_of: Mapping[yamltext.RawPath, str],
 ) -> tuple[str, int | None]:
     """Return where the value at `path`, or the nearest key around it, comes from: an override, or a line of the file."""
     for n in range(len(path), -1, -1):
-        if path[:n] in given:
-            return f"--set {given[path[:n]]}", None
+        if path[:n] in override_of:
+            return f"--set {override_of[path[:n]]}", None
         if path[:n] in lines:
             return file, lines[path[:n]]
     return file, None
 
 
-def _is_overridden(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
+def _is_overridden(path: yamltext.RawPath, override_of: Mapping[yamltext.RawPath, str]) -> bool:
     """Whether an override has replaced the file's value at `path`."""
-    return any(path[:n] in given for n in range(1, len(path) + 1))
+    return any(path[:n] in override_of for n in range(1, len(path) + 1))
 
 
 def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: Errors) -> Any:
@@ -391,7 +405,7 @@ def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: 
     # Untyped: a variable is text, and the type of its field decides what it becomes, as for --set
     with errors:
         return typed.Untyped(_VARIABLE.sub(fill, value))
-    return typed.WRONG
+    return typed.WRONG  # `errors` has kept the error of `fill`
 
 
 def _override(
@@ -400,8 +414,8 @@ def _override(
     """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
     Returns:
-        The override's text by the path of each value that it gives or key that it removes, and, for an item that it removes from a
-        list, the path of that item, otherwise ().
+        Two values. The first is the override's text, by the path of each value that it sets and of each key that it removes. The second
+        is the path of the list item that it removes; () if it removes none.
     """
     key, equals, value = text.partition("=")
     removing = not equals and key.endswith("-")
@@ -573,7 +587,8 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
             continue  # what its steps follow is not known
         bad = triggered.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)
         if bad is not None:
-            yield loaded.error(bad[1], "schedules", name, "then", bad[0])
+            index, message = bad
+            yield loaded.error(message, "schedules", name, "then", index)
         if (schedule.then or schedule.waits) and name == TICK:
             yield loaded.error(
                 f"{TICK!r} is the name of the tick that takes the next steps: rename the schedule", "schedules", name

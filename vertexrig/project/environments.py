@@ -45,10 +45,10 @@ class Chosen:
     Args:
         name: Its name; "" for the file without an environment.
         names: All environments of the file.
-        merged: The file's values with those of the environment, `${…}` as it is written, without the entries left out; empty without an
-            environment.
-        own: Paths of the merged values that this environment gives; empty without an environment. `()` is among them, because an error on
-            a key that is missing at the top is the environment's.
+        merged: The file's values with those of the environment, before variables are filled in, without the entries that `config.loads`
+            leaves out; empty without an environment.
+        own: Paths of the merged values that this environment gives; empty without an environment. The path () stands for the
+            environment itself: an error on a key that is missing at the top names the environment.
     """
 
     name: str = ""
@@ -56,13 +56,13 @@ class Chosen:
     merged: Mapping[str, Any] = field(default_factory=dict)
     own: frozenset[RawPath] = frozenset()
 
-    def in_file(self, path: RawPath, lines: Mapping[RawPath, Any]) -> RawPath:
+    def path_in_file(self, path: RawPath, lines: Mapping[RawPath, Any]) -> RawPath:
         """Return where the file has the value at a path of the merged values, such as `environments.prod.bucket`."""
         known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in lines), None)
         return (KEY, self.name, *path) if known in self.own else path
 
-    def in_merged(self, paths: frozenset[RawPath]) -> frozenset[RawPath]:
-        """Return paths of the file's values as paths of the merged ones, which is the opposite of `in_file`."""
+    def paths_in_merged(self, paths: frozenset[RawPath]) -> frozenset[RawPath]:
+        """Return paths of the file's values as paths of the merged ones, which is the opposite of `path_in_file`."""
         return (paths - self.own) | {path[2:] for path in paths if path[:2] == (KEY, self.name)}
 
 
@@ -71,13 +71,13 @@ def selected() -> str:
     return chosen_env.get() or os.environ.get(VARIABLE, "")
 
 
-def split(data: dict[str, Any], root: typed.Place) -> dict[str, Mapping[str, Any]]:
-    """Take the environments out of a file's values.
+def split(data: Mapping[str, Any], root: typed.Place) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
+    """Return a file's values without its environments, and the environments by name.
 
     Raises:
         ConfigError: They are not mappings, or a name is not valid.
     """
-    given = data.pop(KEY, None)
+    given = data.get(KEY)
     place = root.at(KEY)
     if not isinstance(given, (dict, type(None))):
         raise place.error(f"{quoted(given)} is {kind_of(given)}; a mapping belongs here")
@@ -91,10 +91,10 @@ def split(data: dict[str, Any], root: typed.Place) -> dict[str, Mapping[str, Any
         if KEY in values:
             raise place.at(key).at(KEY).error("an environment cannot contain environments")
         found[name] = values
-    return found
+    return {key: value for key, value in data.items() if key != KEY}, found
 
 
-def choose(
+def merge(
     data: dict[str, Any],
     every: Mapping[str, Mapping[str, Any]],
     name: str,
@@ -102,7 +102,7 @@ def choose(
     root: typed.Place,
     expanded: Callable[[str], str],
 ) -> tuple[dict[str, Any], dict[RawPath, int], Chosen]:
-    """Return a file's values with one environment merged over them, the line of each value, and the environment.
+    """Return a file's values with one environment merged over them, the line of each value, and the environment without its `merged`.
 
     Args:
         data: The file's values without its environments.
@@ -134,7 +134,7 @@ def choose(
         for path, line in lines.items()
         if path[:1] != (KEY,) and gone.isdisjoint(path[:n] for n in range(1, len(path) + 1))
     }
-    return merged[name], left | own, Chosen(name, names, merged[name], frozenset(own))
+    return merged[name], left | own, Chosen(name, names, own=frozenset(own))
 
 
 def _merged(

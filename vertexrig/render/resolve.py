@@ -177,7 +177,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
-    errors.end()  # before the pools: for these the trigger asks the bucket for the package, which a wrong job does not need
+    errors.raise_all()  # before the pools: for these the trigger asks the bucket for the package, which a wrong job does not need
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     takes_run_id = output is None and bool(project.bucket)
@@ -289,7 +289,7 @@ class _Resolver:
             settings = self.settings(role)
             with errors:
                 found[role] = None if settings is None else self.pool(role, settings)
-        errors.end()
+        errors.raise_all()
         return found
 
     def settings(self, role: str) -> model.Job | model.Role | None:

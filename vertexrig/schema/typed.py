@@ -64,7 +64,7 @@ def read(text: str, file: str) -> yamltext.Reading:
         if note.kind == "duplicate-key" or note.fix:
             with errors:
                 raise ConfigError(f"{note.message}: {note.fix or 'keep one of them'}", file=file, line=note.line)
-    errors.end()
+    errors.raise_all()
     return reading
 
 
@@ -86,21 +86,21 @@ class Place:
         path: Its path of keys.
         locate: Returns the file and line of a path.
         bare_yn: Paths of a bare `y` or `n`, which YAML reads as a boolean.
-        in_file: Returns where the file has the value at a path; the same path by default.
+        path_in_file: Returns where the file has the value at a path; the same path by default.
     """
 
     path: yamltext.RawPath
     locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
     bare_yn: frozenset[yamltext.RawPath] = frozenset()
-    in_file: Callable[[yamltext.RawPath], yamltext.RawPath] = tuple
+    path_in_file: Callable[[yamltext.RawPath], yamltext.RawPath] = tuple
 
     def at(self, key: str | int) -> Place:
-        return Place((*self.path, key), self.locate, self.bare_yn, self.in_file)
+        return Place((*self.path, key), self.locate, self.bare_yn, self.path_in_file)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
         file, line = self.locate(self.path)
-        path = self.in_file(self.path)
+        path = self.path_in_file(self.path)
         name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
         return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
@@ -131,7 +131,7 @@ def build(cls: type[T], value: Any, place: Place) -> T:
         for name in lacking(cls, given):
             with errors:
                 raise place.error(f"the key {name!r} is required: {docs[name]}")
-    errors.end()
+    errors.raise_all()
     return cls(**found)
 
 
@@ -180,7 +180,7 @@ def field_values(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, 
                 raise place.at(key).error(f"{quoted(item)} is not a duration: {fix}", *edits)
             if known[key].metadata.keys() & {"pattern", "least", "items"}:
                 _check_rules(known[key].metadata, found[key], place.at(key))
-    errors.end()
+    errors.raise_all()
     return found
 
 
@@ -282,7 +282,7 @@ def _each(parts: Iterable[tuple[Any, Any]], place: Place, made: Callable[[Any, P
     for key, part in parts:
         with errors:
             found[key] = made(part, place.at(key))
-    errors.end()
+    errors.raise_all()
     return found
 
 

@@ -83,7 +83,9 @@ def examine(loaded: Loaded) -> Iterator[Result]:
     project = loaded.project
     storage = Storage(project.bucket) if project.bucket else None
     subject = Subject(loaded, Vertex(project.project, project.region), storage, deploy.gcloud, date.today())
-    triggered = bool(project.schedules) or any(path[:1] == ("trigger",) for path in (*loaded.lines, *loaded.given))
+    triggered = bool(project.schedules) or any(
+        path[:1] == ("trigger",) for path in (*loaded.lines, *loaded.override_of)
+    )
     checks = [check for check in CHECKS if triggered or check not in OF_TRIGGER]
     # one check that cannot be made does not keep the others from being made
     for index, check in enumerate(checks):

@@ -119,7 +119,7 @@ def check(loaded: Loaded) -> None:
     errors = Errors()
     for error in refusals(loaded).values():
         errors.keep(error)
-    errors.end()
+    errors.raise_all()
 
 
 def refusals(loaded: Loaded) -> dict[str, ConfigError]:

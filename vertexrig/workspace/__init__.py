@@ -182,7 +182,7 @@ class Workspace:
         Args:
             name: A job or sweep.
             check: Check it.
-            changed: Makes a caller's overrides in the project, and in the project with the changes of each candidate.
+            changed: Applies a caller's overrides to a project. It is called for the project, and for the project of each candidate.
 
         Raises:
             ConfigError: A candidate is wrong, or `wait` or `retry_for` is given without candidates.
@@ -218,8 +218,9 @@ class Workspace:
         if IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
-            shown = self.in_project_file(found, rendered, document)  # as comments are in the project file
-            by_comment = comments.silenced(shown, self.loaded.text)
+            # a comment ignores findings on its own line of the project file, so the findings need the lines of that file
+            shown = self.in_project_file(found, rendered, document)
+            by_comment = comments.ignored(shown, self.loaded.text)
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
@@ -268,7 +269,7 @@ class Workspace:
 
         Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
         """
-        # not foreign: what was rendered has no placeholders, so `${X}` in it is meant
+        # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
         return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
@@ -392,7 +393,9 @@ class Workspace:
             edits = tuple(map(keys.edit, finding.edits))
             if finding.id in _PROJECT_KEYS and edits:
                 edits = (replace(edits[0], location=key),)
-            edits = tuple(replace(one, location=one.location and self.loaded.in_file(one.location)) for one in edits)
+            edits = tuple(
+                replace(one, location=one.location and self.loaded.path_in_file(one.location)) for one in edits
+            )
             shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
         return shown
 
@@ -403,7 +406,7 @@ class Workspace:
         if IGNORE_MARK in text:
             from vertexrig.checks import comments  # few files have such a comment
 
-            by_comment = comments.silenced(found, text)
+            by_comment = comments.ignored(found, text)
             found = [one for one in found if one not in by_comment]
             found += comments.problems(text, file, checks.rule_ids(), by_comment)
         return document, found
