@@ -42,7 +42,7 @@ def main() -> None:
 
 def latency(here: server.RunningServer, url: str, root: Path) -> tuple[float, float]:
     """Milliseconds that the trigger adds, and those of the bare call, in turns."""
-    prepared = clouds.submitter(here, root).prepare_all(Request("cpu"))[0]
+    prepared = clouds.submitter(here, root).prepare_candidates(Request("cpu"))[0]
     create = f"{here.url}{server.AIPLATFORM}/v1/projects/my-project/locations/us-central1/customJobs"
     session = requests.Session()
     calls: dict[str, Callable[[int], requests.Response]] = {

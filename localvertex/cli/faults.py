@@ -57,7 +57,7 @@ def rehearse(
         watcher: Called as jobs run; `candidates.follow` shows their states.
     """
     loaded = workspace.loaded
-    every = workspace.prepare_all(name)
+    every = workspace.prepare_candidates(name)
     wrong = next((one for one in every if not one.ok), None)
     if wrong is not None:
         raise FindingsError(

@@ -210,7 +210,7 @@ def test_machines(example: str, name: str) -> None:
 def test_candidates(example: str, name: str) -> None:
     """The candidates of the jobs that have some run where and on what the table says, check without errors, and write to their bucket."""
     found = []
-    for one in workspace(example).prepare_all(name)[1:]:
+    for one in workspace(example).prepare_candidates(name)[1:]:
         assert one.ok, one.findings
         pool, place = one.document.pools[0], one.workspace.loaded.project
         assert one.document.output_folder.startswith(f"{place.bucket}/")
@@ -222,7 +222,7 @@ def test_candidates(example: str, name: str) -> None:
     assert found == CANDIDATES.get((example, name), [])
     assert workspace(example).loaded.runnable(name).wait == ("20m" if found else None)
     budget = workspace(example).loaded.project.trigger.budget
-    assert not found or left_out(workspace(example).prepare_all(name), budget) == {}
+    assert not found or left_out(workspace(example).prepare_candidates(name), budget) == {}
 
 
 def space(spec: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -92,7 +92,7 @@ def rendered(candidates: int) -> tuple[Workspace, list[Prepared]]:
     }  # fmt: skip
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
     made = Workspace(clouds.loaded(Path(tempfile.mkdtemp(prefix="vertexrig-run-")), data), uploaded=Uploads())
-    return made, made.prepare_all("cpu")
+    return made, made.prepare_candidates("cpu")
 
 
 @functools.cache

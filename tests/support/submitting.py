@@ -33,7 +33,7 @@ def maker(here: clouds.Cloud, folder: Path) -> Make:
 
 def run(submitter: Submitter, id: str, request: Request | None = None) -> Submitted:
     request = request or Request("cpu")
-    return submitter.submit(submitter.prepare_all(request)[0], request_key(id), request.digest)
+    return submitter.submit(submitter.prepare_candidates(request)[0], request_key(id), request.digest)
 
 
 def with_claim(here: clouds.Cloud, id: str) -> list[str]:

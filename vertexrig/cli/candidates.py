@@ -98,7 +98,7 @@ def _known(
     project = workspace.loaded.project
     if not first or name not in {*project.entries}:
         return None
-    prepared = workspace.prepare_all(name, check=check)
+    prepared = workspace.prepare_candidates(name, check=check)
     submitter = Submitter(
         workspace,
         remote.service(workspace.loaded),

@@ -255,7 +255,7 @@ class Checker:
             try:
                 found += [
                     replace(each, entry=owner(loaded, each.line, name))
-                    for one in workspace.prepare_all(name)
+                    for one in workspace.prepare_candidates(name)
                     for each in one.findings
                 ]
             except ConfigError as error:

@@ -116,7 +116,7 @@ def _candidates(workspace: Workspace, name: str, here: str) -> list[_Candidate]:
 
     A candidate that names no region runs in `here`.
     """
-    prepared = workspace.prepare_all(name, check=False)
+    prepared = workspace.prepare_candidates(name, check=False)
     if len(prepared) == 1:
         return []
     from vertexrig.submit import submission  # few jobs have candidates

@@ -50,7 +50,7 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
         _all(workspace, where, *known(where), format_)
         return
     candidates = []
-    for one in workspace.prepare_all(name, check=False):
+    for one in workspace.prepare_candidates(name, check=False):
         where = region or one.workspace.loaded.project.region
         candidates.append(_NeededQuotas(one, where, headroom.rooms(one, where, *known(where))))
     more = (

@@ -71,7 +71,7 @@ def command(
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run_id = run_ids.new_run_id() if run_id == "new" else run_id
-    prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
+    prepared = [one for name in names for one in workspace.prepare_candidates(name, check=check)]
     if output is not None:  # one file: without the candidates
         prepared = prepared[:1]
     if run_id:

@@ -70,7 +70,7 @@ def command(
     if request_id is not None and not request_id.strip():
         raise UsageError("--request-id is empty, and an empty id names no request: give an id, or leave the option out")
     workspace = project.workspace(name)
-    every = workspace.prepare_all(name)
+    every = workspace.prepare_candidates(name)
     prepared, found = every[0], [finding for one in every for finding in one.findings]
     show.findings(found, texts=workspace.loaded.texts, info=info)
     if not all(one.ok for one in every):

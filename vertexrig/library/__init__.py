@@ -111,7 +111,7 @@ def _of_project(workspace: Workspace) -> list[Finding]:
     found = [
         replace(each, entry=choice.owner(loaded, each.line, name))
         for name in loaded.project.entries
-        for one in workspace.prepare_all(name)
+        for one in workspace.prepare_candidates(name)
         for each in one.findings
     ]
     if IGNORE_MARK in loaded.text:

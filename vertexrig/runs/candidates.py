@@ -49,7 +49,7 @@ def candidates_of(prepared: Sequence[Prepared], submitter: Submitter) -> list[Ca
     """Return candidates in the order in which they are attempted.
 
     Args:
-        prepared: The job as the project file has it, and the others (`Workspace.prepare_all`).
+        prepared: The job as the project file has it, and the others (`Workspace.prepare_candidates`).
         submitter: Of the first, whose bucket has the claims and the budget of all.
     """
     found = []

@@ -122,7 +122,7 @@ class Submitter:
     """Makes jobs of one project.
 
     Args:
-        workspace: The project; `prepare_all` renders requests on it.
+        workspace: The project; `prepare_candidates` renders requests on it.
         vertex: Where jobs are made.
         storage: The bucket of claims, ledger and packages.
         claims: By default, those of the trigger's folder in `storage`.
@@ -161,14 +161,14 @@ class Submitter:
             sleep=self.claims.sleep,
         )
 
-    def prepare_all(self, request: Request) -> list[Prepared]:
+    def prepare_candidates(self, request: Request) -> list[Prepared]:
         """Return the request rendered and checked, and after it each candidate; whether its overrides are allowed is checked elsewhere.
 
         Raises:
             ConfigError: An override does not fit its key.
             NoPackageError: No package was uploaded.
         """
-        return self.workspace.prepare_all(request.run, changed=request.apply)
+        return self.workspace.prepare_candidates(request.run, changed=request.apply)
 
     def collection_of(self, run: str) -> str:
         """Return where the jobs of a job or sweep of the project file are."""

@@ -438,7 +438,7 @@ class Trigger:
     def prepared(self, asked: Asked) -> list[Prepared]:
         """Return a request's job and its candidates, rendered and checked; RequestProblem if one cannot be rendered, or would fail."""
         try:
-            prepared = self.submitter.prepare_all(asked.request)
+            prepared = self.submitter.prepare_candidates(asked.request)
         except NoPackageError as error:
             raise RequestProblem(409, "no-package", str(error)) from None
         except ConfigError as error:

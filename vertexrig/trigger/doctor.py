@@ -306,7 +306,7 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
     submitter = Submitter(Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage)), subject.vertex, storage)
     for name, one in loaded.project.schedules.items():
         try:
-            submitter.prepare_all(Request(one.run, one.set, one.args))
+            submitter.prepare_candidates(Request(one.run, one.set, one.args))
         except NoPackageError as error:
             yield Result(f"schedule {name}", "error", str(error), "vertexrig function package")
         except VertexrigError:

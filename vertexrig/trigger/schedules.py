@@ -158,7 +158,7 @@ def left_out(loaded: Loaded) -> list[str]:
 
 
 def _candidates(workspace: Workspace, schedule: Schedule) -> list[Prepared]:
-    return workspace.prepare_all(schedule.run, changed=Request(schedule.run, schedule.set, schedule.args).apply)
+    return workspace.prepare_candidates(schedule.run, changed=Request(schedule.run, schedule.set, schedule.args).apply)
 
 
 def _terms(loaded: Loaded) -> Terms:

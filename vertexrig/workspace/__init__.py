@@ -174,10 +174,10 @@ class Workspace:
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
 
-    def prepare_all(
+    def prepare_candidates(
         self, name: str, *, check: bool = True, changed: Callable[[Loaded], Loaded] | None = None
     ) -> list[Prepared]:
-        """Return a job or sweep as `prepare` does, followed by its candidates.
+        """Return a job or sweep as `prepare` does, which is candidate 1, followed by its other candidates.
 
         Args:
             name: A job or sweep.

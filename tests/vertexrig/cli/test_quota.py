@@ -215,7 +215,7 @@ def test_each_candidate_is_held_against_the_limits_of_its_region(
 
 def test_a_candidate_cannot_fit_by_the_services_limits_alone() -> None:
     """What is over the project's limit cannot fit; a limit that is not known, or a default of the catalog, refuses nothing."""
-    prepared = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"))).prepare_all("ways", check=False)
+    prepared = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"))).prepare_candidates("ways", check=False)
     limits = {METRIC + "nvidia_l4_gpus": QuotaLimit(METRIC + "nvidia_l4_gpus", "L4", 1)}
     said = f"{METRIC}nvidia_l4_gpus in us-central1: 4 needed of 1"
     assert [headroom.cannot_fit(one, limits) for one in prepared] == ["", said, "", ""]

@@ -119,7 +119,7 @@ def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: P
     """
     data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
     submitter = clouds.submitter(here, tmp_path, data)
-    made = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("watch"), "x")
+    made = submitter.submit(submitter.prepare_candidates(submit.Request("sweep"))[0], request_key("watch"), "x")
     number = made.name.rpartition("/")[2]
     env = {**server.env(here, project="my-project"), "NO_COLOR": "1"}
     with terminal("watch", "sweep", "--poll=0.3", cwd=tmp_path, env=env) as shown:
@@ -142,7 +142,7 @@ def test_the_commands_of_a_report_create_the_job_again(
     gate.touch()
     data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 1}}}
     submitter = clouds.submitter(here, tmp_path, data)
-    made = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("again"), "x")
+    made = submitter.submit(submitter.prepare_candidates(submit.Request("sweep"))[0], request_key("again"), "x")
     env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
     done = tools.vertexrig("report", made.name, "--format=html", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr

@@ -101,7 +101,7 @@ def test_what_a_candidate_cannot_say(candidate: str, message: str) -> None:
 
 def test_findings_name_the_candidate() -> None:
     """A finding of a candidate alone names it, has its line and no edit of the job; what the job has too is not repeated."""
-    first, second = Workspace(loaded("{strategy: SPOT, accelerator_count: 3}")).prepare_all("train")
+    first, second = Workspace(loaded("{strategy: SPOT, accelerator_count: 3}")).prepare_candidates("train")
     assert first.ok and not second.ok
     (count,) = [one for one in second.findings if one.id == "accelerator-count"]
     assert count.message.startswith("candidate 2: g2-standard-8 cannot have 3") and (count.line, count.edits) == (
@@ -134,4 +134,4 @@ def test_a_time_without_candidates_is_refused(key: str) -> None:
     text = (BASE % "strategy: SPOT").replace("    candidates:\n      - strategy: SPOT", f"    {key}: 2h")
     project = config.loads(text, file=Path("vertexrig.yaml"), environ={})
     with pytest.raises(ConfigError, match=f"jobs.train.{key}: {key} is about candidates: list some, or remove it"):
-        Workspace(project).prepare_all("train")
+        Workspace(project).prepare_candidates("train")

@@ -204,7 +204,7 @@ class Submission:
         submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
         submitter.ledger.now = self.clock.now
         self.key = like.key if like else fresh_key()
-        self.run = SubmittedRun(candidates_of(workspace.prepare_all(name), submitter), "asked", self.key)
+        self.run = SubmittedRun(candidates_of(workspace.prepare_candidates(name), submitter), "asked", self.key)
         self.run.engine.now = self.clock.now
 
     def __call__(self) -> RunState:

@@ -306,4 +306,4 @@ def clouds_job(here: server.RunningServer, folder: Path) -> str:
     from vertexrig.submit.submission import Request
 
     submitter = clouds.submitter(here, folder)
-    return submitter.submit(submitter.prepare_all(Request("cpu"))[0], request_key("contract"), "x").name
+    return submitter.submit(submitter.prepare_candidates(Request("cpu"))[0], request_key("contract"), "x").name

@@ -54,7 +54,7 @@ def test_overrides_reach_the_job(here: clouds.MemoryCloud, make: Make) -> None:
 def test_an_override_of_the_wrong_type(make: Make, set_: dict[str, Any]) -> None:
     """A value that does not fit its key's type is refused, with its path."""
     with pytest.raises(ConfigError, match=r"set\.max_trial_count"):
-        make().prepare_all(Request("sweep", set_))[0]
+        make().prepare_candidates(Request("sweep", set_))[0]
 
 
 def test_concurrent_submissions_make_one_job(here: clouds.MemoryCloud, make: Make) -> None:
@@ -121,7 +121,7 @@ def test_no_package(here: clouds.MemoryCloud, tmp_path: Path) -> None:
     """A run whose trainer package was never uploaded is refused with the command that uploads it."""
     submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "trainer": {"image": "tf-2.16"}})
     with pytest.raises(NoPackageError, match="vertexrig function package"):
-        submitter.prepare_all(Request("cpu"))[0]
+        submitter.prepare_candidates(Request("cpu"))[0]
 
 
 def test_a_job_that_would_fail_is_not_claimed(here: clouds.MemoryCloud, tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_a_package_from_elsewhere_is_not_run(here: clouds.MemoryCloud, make: Mak
     for uri in FOREIGN:
         clouds.point_at(here, uri)
         with pytest.raises(NoPackageError, match="not the one that was uploaded"):
-            submitter.prepare_all(Request("cpu"))[0]
+            submitter.prepare_candidates(Request("cpu"))[0]
     clouds.point_at(here)
-    submitter.prepare_all(Request("cpu"))[0]
+    submitter.prepare_candidates(Request("cpu"))[0]
     here.storage.write("packages/trainer.tar.gz", b"another one")
     with pytest.raises(NoPackageError, match="vertexrig function package"):
-        submitter.prepare_all(Request("cpu"))[0]
+        submitter.prepare_candidates(Request("cpu"))[0]
 
 
 def test_triggers_of_a_bucket_have_their_own_trainers(here: clouds.MemoryCloud, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
             return read(self, name, **options)
 
         monkeypatch.setattr(Storage, "read", counted)
-        submitter.prepare_all(Request("cpu"))[0]
+        submitter.prepare_candidates(Request("cpu"))[0]
         assert name not in reads
         package, pointer = (
             read(storage, name),
@@ -259,7 +259,7 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
         )
         assert package is not None and pointer is not None
         storage.write(name, package.data)  # the same bytes
-        submitter.prepare_all(Request("cpu"))[0]
+        submitter.prepare_candidates(Request("cpu"))[0]
         assert reads.count(name) == 1
         for changed in (
             package.data[:-1],
@@ -267,7 +267,7 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
         ):  # cut short; as long as it was
             storage.write(name, changed)
             with pytest.raises(NoPackageError, match="not the one that was uploaded"):
-                submitter.prepare_all(Request("cpu"))[0]
+                submitter.prepare_candidates(Request("cpu"))[0]
         storage.write(name, package.data)
 
 

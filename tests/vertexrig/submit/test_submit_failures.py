@@ -70,7 +70,7 @@ def test_storage_down_starts_nothing(here: clouds.MemoryCloud, tmp_path: Path, b
     """With Cloud Storage down no job is made."""
     before = len(clouds.jobs(here))
     submitter = clouds.submitter(here, tmp_path)
-    prepared = submitter.prepare_all(Request("cpu"))[0]
+    prepared = submitter.prepare_candidates(Request("cpu"))[0]
     broken = Storage(clouds.BUCKET, url=bad(status, body))
     broken.rest = Rest(broken.rest.url, "Cloud Storage", pause=0.01)
     submitter.claims.storage = broken

@@ -60,7 +60,7 @@ def test_the_filters_find_what_was_logged(tmp_path: Path, monkeypatch: pytest.Mo
         def broken(*_: Any, error: Exception = error, **__: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(place.trigger.submitter, "prepare_all", broken)
+        monkeypatch.setattr(place.trigger.submitter, "prepare_candidates", broken)
         noted(name, lambda: place.post({"run": "cpu"}))
     found: dict[str, set[str]] = {}
     for policy in alerts.CONDITIONS:

@@ -129,7 +129,7 @@ def test_an_unforeseen_error_has_error_reportings_fields(here: clouds.MemoryClou
     """A fault of ours is an ERROR that Error Reporting groups by place."""
     logs: list[dict[str, Any]] = []
     trigger = make(here, tmp_path, log=lambda row: logs.append(dict(row)))
-    monkeypatch.setattr(trigger.submitter, "prepare_all", lambda _: 1 // 0)
+    monkeypatch.setattr(trigger.submitter, "prepare_candidates", lambda _: 1 // 0)
     assert post(trigger, {"run": "cpu"}).status == 500
     assert logs[-1]["severity"] == "ERROR" and logs[-1]["@type"].endswith("ReportedErrorEvent")
     assert logs[-1]["context"]["reportLocation"]["filePath"] == "test_deliveries.py"

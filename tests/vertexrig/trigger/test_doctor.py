@@ -262,7 +262,7 @@ def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.Monke
 def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """Logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
     submitter = clouds.submitter(here, tmp_path)
-    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("logs"), "x")
+    sweep = submitter.submit(submitter.prepare_candidates(submit.Request("sweep"))[0], request_key("logs"), "x")
     env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
     assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
     shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
@@ -277,7 +277,7 @@ def test_cancel_waits(tmp_path: Path) -> None:
     """Cancel comes back when the job has ended, and watch fails for a job that did not succeed."""
     with clouds.cloud(tmp_path) as slow:
         submitter = clouds.submitter(slow, tmp_path)
-        made = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("c"), "x")
+        made = submitter.submit(submitter.prepare_candidates(submit.Request("cpu"))[0], request_key("c"), "x")
         env = clouds.variables(slow)
         until = time.monotonic() + 30
         while tools.vertexrig("cancel", made.name, "--poll=0.1", cwd=tmp_path, env=env).returncode:
@@ -292,7 +292,7 @@ def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:
     """The doctor cancels a second job that carries the claim of a recorded one, and says which; then all is well."""
     here = clouds.MemoryCloud()
     submitter, vertex = clouds.submitter(here, tmp_path), clouds.vertex(here)
-    first = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("twice"), "x")
+    first = submitter.submit(submitter.prepare_candidates(submit.Request("cpu"))[0], request_key("twice"), "x")
     made = vertex.get(first.name)
     assert made is not None
     second = vertex.create(made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")})

@@ -98,7 +98,7 @@ def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.Runni
     here, folder = trains
     late_vertex = KilledAfterCreate("my-project", "us-central1", url=f"{here.url}{server.AIPLATFORM}")
     frozen = submitter(here, folder, late_vertex, fence=True)
-    prepared = frozen.prepare_all(Request(run, {"max_trial_count": 1} if run == "sweep" else {}))[0]
+    prepared = frozen.prepare_candidates(Request(run, {"max_trial_count": 1} if run == "sweep" else {}))[0]
     collection = COLLECTIONS[prepared.document.kind]
     taken = frozen.claims.take(request_key(f"fence-{run}"), "x", run, lambda _: None, lambda _: {})
     assert isinstance(taken, Taken)
@@ -135,7 +135,7 @@ def test_only_triggered_jobs_carry_it(here: server.RunningServer, tmp_path: Path
     assert claim.winners == {claim.id: claim.token} == {claim.id: token_of(job.data, claim.id)}
     assert trigger.storage.uri(claim.path) in str(job.data["trialJobSpec"])
     typed = clouds.submitter(here, tmp_path)
-    name = typed.submit(typed.prepare_all(Request("sweep"))[0], request_key("fence-typed"), "x").name
+    name = typed.submit(typed.prepare_candidates(Request("sweep"))[0], request_key("fence-typed"), "x").name
     assert CLAIM_VARIABLE not in str(clouds.vertex(here).get(name))
 
 

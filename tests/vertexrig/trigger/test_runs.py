@@ -84,7 +84,7 @@ def test_a_healed_claim_keeps_its_folder(tmp_path: Path) -> None:
     assert stored is not None and run_ids.GENERATED.fullmatch(stored["run_id"])
     here.clock.at += 2
     submitter = clouds.submitter(here, tmp_path, claims=claims)
-    made = submitter.submit(submitter.prepare_all(Request("cpu"))[0], key, body)
+    made = submitter.submit(submitter.prepare_candidates(Request("cpu"))[0], key, body)
     assert not made.duplicate and made.output == f"gs://my-bucket/runs/cpu/{stored['run_id']}"
     assert output(here, made.name) == made.output
 
@@ -116,7 +116,9 @@ def test_a_folder_in_the_project_file_stays(tmp_path: Path) -> None:
     here = clouds.MemoryCloud()
     submitter: Submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "jobs": jobs})
     request = Request("fixed")
-    made: Submitted = submitter.submit(submitter.prepare_all(request)[0], request_key("fixed-folder"), request.digest)
+    made: Submitted = submitter.submit(
+        submitter.prepare_candidates(request)[0], request_key("fixed-folder"), request.digest
+    )
     assert made.output == "gs://my-bucket/f" == output(here, made.name)
 
 

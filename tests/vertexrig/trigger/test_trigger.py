@@ -176,7 +176,7 @@ def test_a_fault_of_ours_shows_no_exception(trigger: Trigger, logs: list[dict[st
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("the secret text")
 
-    monkeypatch.setattr(trigger.submitter, "prepare_all", broken)
+    monkeypatch.setattr(trigger.submitter, "prepare_candidates", broken)
     reply = post(trigger, {"run": "cpu", "request_id": "broken"})
     assert reply.status == 500 and "secret" not in json.dumps(reply.body)
     assert logs[-1]["error"] == "ZeroDivisionError" and "secret" not in json.dumps(logs[-1])
@@ -207,7 +207,7 @@ def test_pages(trigger: Trigger, method: str, path: str, status: int) -> None:
 
 def test_jobs_of_others_are_not_shown(here: clouds.MemoryCloud, trigger: Trigger) -> None:
     """A job of the project that the trigger did not start is no job to a caller."""
-    prepared = trigger.submitter.prepare_all(request.Request("cpu"))[0]
+    prepared = trigger.submitter.prepare_candidates(request.Request("cpu"))[0]
     body = {"displayName": "theirs", "jobSpec": prepared.document.data}
     job = clouds.vertex(here).create("customJobs", body)
     assert trigger.handle(Call("GET", f"/jobs/{job.id}")).status == 404

@@ -43,7 +43,7 @@ def test_a_program_is_read_once_for_all_that_run_it() -> None:
         f"machine_type: n1-standard-4, candidates: [{{machine_type: n1-standard-8}}], {container}, args: {{epochs: 1}}"
     )
     work = workspace(f"jobs:\n  one: {{{ours}}}\n  two: {{{ours.replace('epochs: 1', 'epochs: 2')}}}\n")
-    ways = [way for name in ("one", "two") for way in work.prepare_all(name)]
+    ways = [way for name in ("one", "two") for way in work.prepare_candidates(name)]
     sources = [way.workspace.context(way.document).trainer for way in ways]
     assert len(sources) == 4 and sources[0] is not None and sources[0].flags
     assert all(source is not None and source.flags is sources[0].flags for source in sources)
