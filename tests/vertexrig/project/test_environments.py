@@ -158,6 +158,13 @@ def test_the_digest_is_of_what_the_environment_has() -> None:
     assert load("prod", TEXT + "# vertexrig: ignore[x]\n").digest != load("prod").digest
 
 
+def test_an_entry_that_is_left_out_is_not_in_the_merged_values() -> None:
+    """The merged values of an environment, of which the digest is made, lack the entries of `without`."""
+    left = config.loads(TEXT, file=FILE, env="prod", environ={}, without=[("schedules", "nightly")])
+    assert left.chosen.merged == {**load("prod").chosen.merged, "schedules": {}}
+    assert left.digest != load("prod").digest and not left.project.schedules
+
+
 def test_the_schema_knows_the_keys_of_an_environment() -> None:
     """It takes parts and nulls there, refuses unknown keys and types, and needs a project or environments at the top."""
     validator = jsonschema.Draft202012Validator(json_schema(Project))
