@@ -48,6 +48,7 @@ NOTES: dict[str, str] = {
     "repeat a group with a choice or a repetition.",
     "WriteLogEntries": "No deduplication by insertId.",
     "ListLogs": "All projects are one.",
+    "ListMonitoredResourceDescriptors": "Types and keys of labels as of 2026-04-02, without names and descriptions.",
     "TailLogEntries": "Over gRPC, as in the clients; in order of arrival, without a window.",
     "CreateJob": "Pub/Sub and App Engine targets are kept, and not delivered to; unix-cron, and of the English-like format 'every N minutes|hours' and 'every DAYS HH:MM'.",
     "RunJob": "While an execution is under way the run waits for its end.",

@@ -16,7 +16,7 @@ from localvertex.jobs.listing import answer, offset_of
 from localvertex.jobs.validation import whole_numbers
 from localvertex.services.log_store import LogStore, Position
 from localvertex.services.logging_query import SEVERITIES, parse
-from localvertex.services.monitored_resources import is_monitored
+from localvertex.services.monitored_resources import DROPPED, TYPES, extra_label, is_monitored
 from localvertex.services.router import Service, canonical
 from vertexrig.times import nanoseconds
 
@@ -108,6 +108,7 @@ class LoggingApi:
                 "WriteLogEntries": self.write_entries,
                 "ListLogs": self.list_logs,
                 "DeleteLog": self.delete_log,
+                "ListMonitoredResourceDescriptors": self.list_resource_types,
             },
             as_sent=True,
         )
@@ -167,6 +168,14 @@ class LoggingApi:
         following = token_of(str(start + size)) if start + size < len(names) else ""
         return answer("logNames", names[start : start + size], following)
 
+    def list_resource_types(self, request: Json) -> Json:
+        """ListMonitoredResourceDescriptors: the types and the keys of their labels, without Google's descriptions."""
+        asked = canonical(f"{_PACKAGE}ListMonitoredResourceDescriptorsRequest", request)
+        kinds, start = list(TYPES), offset_of(str(asked.get("pageToken", "")))
+        size = max(int(asked.get("pageSize", 0)), 0) or PAGE_LIMIT
+        shown = [{"type": one, "labels": [{"key": key} for key in TYPES[one]]} for one in kinds[start : start + size]]
+        return answer("resourceDescriptors", shown, token_of(str(start + size)) if start + size < len(kinds) else "")
+
 
 def _partly(refused: dict[int, ApiError]) -> ApiError:
     """Return the error of a write that kept some entries: the first entry's, with each by index (fluent-plugin-google-cloud, test data)."""
@@ -195,6 +204,17 @@ def _check_log_name(name: str, where: str) -> None:
         raise invalid(f"Log name contains illegal character {wrong[0]}")
 
 
+def _resource(resource: Json) -> Json:
+    """Return a monitored resource without labels that the service drops; 400 for a type or a label that is not known."""
+    kind, labels = str(resource["type"]), resource.get("labels", {})
+    if not is_monitored(kind):
+        raise invalid(f"Resource Type not supported: {kind[:200]}")
+    kept = {key: value for key, value in labels.items() if (kind, key) not in DROPPED}
+    if wrong := extra_label(kind, kept):  # google-cloud-java issue 1994
+        raise invalid(f"Resource {kind} has extra label: {wrong[:200]}")
+    return {**resource, "labels": kept} if kept else {"type": kind}
+
+
 def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
     # The entry's own fields win.
@@ -206,8 +226,7 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     _check_log_name(full["logName"], where)
     if not full.get("resource", {}).get("type"):
         raise invalid("A monitored resource must be specified for each log entry")
-    if not is_monitored(full["resource"]["type"]):
-        raise invalid(f"Resource Type not supported: {full['resource']['type'][:200]}")
+    full["resource"] = _resource(full["resource"])
     size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > MOST_KIB * 1024:
         raise invalid(f"Log entry with size {_size(size)} exceeds maximum size of {_size(MOST_KIB * 1024)}")
@@ -215,8 +234,9 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
         full["labels"] = labels
     full["logName"] = full["logName"].removeprefix("/")  # as documented
     container, name = full["logName"].split("/")[:2]
-    if container == "projects":  # the service adds it where the client left it out
-        resource = full["resource"]
+    resource = full["resource"]
+    # The service adds it where the client left it out, to a type that has it.
+    if container == "projects" and not extra_label(resource["type"], ["project_id"]):
         full["resource"] = {**resource, "labels": {"project_id": name, **resource.get("labels", {})}}
     # An open enum: numbers that have no name come as they are.
     full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"

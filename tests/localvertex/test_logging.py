@@ -153,6 +153,35 @@ def test_the_type_of_a_resource(tmp_path: Path) -> None:
             write(store, {"textPayload": "x", "resource": {"type": kind}})
 
 
+def test_a_resource_has_the_labels_of_its_type(tmp_path: Path) -> None:
+    """A label that the type does not have is refused by name; one that the service drops is dropped."""
+    store = LogStore(tmp_path)
+    with pytest.raises(ApiError, match=r"^Resource gae_app has extra label: instance_name$"):
+        write(store, {"textPayload": "x", "resource": {"type": "gae_app", "labels": {"instance_name": "a"}}})
+    for kind, labels in (
+        ("gce_instance", {"zone": "z", "instance_name": "a"}),
+        ("folder", {"folder_id": "1"}),
+        ("example.com/New", {"any": "1"}),
+    ):
+        write(store, {"textPayload": kind, "resource": {"type": kind, "labels": labels}})
+    shown = {entry["textPayload"]: entry["resource"]["labels"] for entry in store.query(parse(""))[0]}
+    assert shown == {
+        "gce_instance": {"project_id": "p", "zone": "z"},
+        "folder": {"folder_id": "1"},
+        "example.com/New": {"project_id": "p", "any": "1"},
+    }
+
+
+def test_the_types_of_resources_are_listed_by_page(tmp_path: Path) -> None:
+    """A list of descriptors has each type with its labels, and a token while there are more."""
+    api = LoggingApi(LogStore(tmp_path))
+    first = api.list_resource_types({"pageSize": 300})
+    rest = api.list_resource_types({"pageToken": first["nextPageToken"]})
+    every = {one["type"]: [label["key"] for label in one["labels"]] for one in rest["resourceDescriptors"]}
+    assert len(first["resourceDescriptors"]) == 300 and "nextPageToken" not in rest
+    assert every["vpn_tunnel"] == ["project_id", "tunnel_id", "tunnel_name", "location"]
+
+
 def test_partial_success_keeps_the_good_entries(tmp_path: Path) -> None:
     """With partialSuccess the good entries are kept, and the error names the others by index."""
     store = LogStore(tmp_path)
