@@ -44,6 +44,7 @@ class Kind:
         id_pattern: What an id given by the client has to match.
         numbered: Message about an id that is no number, where the server chooses all ids; "" where it does not.
         missing: Message about a resource that does not exist, with `{}` for its name or `{id}` for the last part of it.
+        top_first: Whether a resource below a topmost resource that does not exist is refused in the words for that one.
         taken: Message about a resource that exists already.
         allowed: Message about an id that does not match the pattern, as one of found errors; "" for the server's own words.
         refused: That message where it stands alone.
@@ -66,6 +67,7 @@ class Kind:
     id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}"
     numbered: str = ""
     missing: str = ""
+    top_first: bool = False
     taken: str = "Requested entity already exists: {}"
     allowed: str = ""
     refused: str = ""
@@ -78,6 +80,11 @@ class Kind:
     def field(self) -> str:
         """The field of a request that holds such a resource."""
         return self.message[0].lower() + self.message[1:]
+
+    @cached_property
+    def top(self) -> Kind:
+        """The kind of the topmost resource above, which is in a location."""
+        return self.above.top if self.above else self
 
     @cached_property
     def shown(self) -> Json:
@@ -194,6 +201,8 @@ class Collection:
         if found is None or name.split("/")[-2:-1] != [kind.plural]:
             if kind.numbered and not resources.last_part(name).isdigit():
                 raise found_errors([("name", kind.numbered)])
+            if kind.above and kind.top_first:
+                self._found(kind.top, "/".join(name.split("/")[:6]))
             id_ = resources.last_part(name)
             raise not_found(
                 kind.missing.format(name, id=id_) if kind.missing else f"The {kind.message} does not exist."

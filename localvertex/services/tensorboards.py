@@ -40,7 +40,7 @@ def _below(above: Kind, message: str, plural: str, characters: str = "-", *, nee
     return Kind(
         plural, message, above, listed=f"tensorboard{plural[0].upper()}{plural[1:]}", needs_id=needs_id,
         updated=_UPDATED, id_pattern=pattern, missing=f"{message} {{}} is not found.",
-        allowed=f"Valid characters are {pattern}.", delete_below="parent",
+        top_first=True, allowed=f"Valid characters are {pattern}.", delete_below="parent",
     )  # fmt: skip
 
 

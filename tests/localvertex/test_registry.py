@@ -117,6 +117,19 @@ def test_one_tensorboard_is_the_default(services: Services) -> None:
     assert [bool(services("GetTensorboard", name=one).get("isDefault")) for one in (first, second)] == [True, False]
 
 
+def test_what_is_below_a_tensorboard_that_does_not_exist(services: Services) -> None:
+    """Without their TensorBoard an experiment, a run and a time series are refused in its words, and with it in their own."""
+    board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]
+    for kind, path in (("Experiment", ""), ("Run", "/runs/r"), ("TimeSeries", "/runs/r/timeSeries/s")):
+        method, rest = f"GetTensorboard{kind}", f"experiments/e{path}"
+        with pytest.raises(ApiError, match="^The Tensorboard does not exist.$"):
+            services.methods[method]({"name": f"{PARENT}/tensorboards/7/{rest}"})
+        with pytest.raises(ApiError, match=f"^Tensorboard{kind} {board}/{rest} is not found.$"):
+            services.methods[method]({"name": f"{board}/{rest}"})
+    with pytest.raises(ApiError, match="^The Tensorboard does not exist.$"):
+        services("CreateTensorboardRun", parent=f"{PARENT}/tensorboards/7/experiments/e", tensorboardRunId="r")
+
+
 def test_a_wrong_id_and_wrong_labels_are_listed_together(services: Services) -> None:
     """A persistent resource is refused for its id and its labels in one list; a TensorBoard's experiment, too."""
     asked = {"resourcePools": [{}], "labels": {"cost": "$1.27"}}
