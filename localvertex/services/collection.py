@@ -11,7 +11,7 @@ from typing import Any
 
 from localvertex import filters
 from localvertex.filters import Compare, Predicate
-from localvertex.http import Json, invalid, not_found
+from localvertex.http import ApiError, Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
@@ -49,6 +49,7 @@ class Kind:
         allowed: Message about an id that does not match the pattern, as one of found errors; "" for the server's own words.
         refused: That message where it stands alone.
         bounds_name: Whether the reference has a limit for the length of the display name.
+        checks_etag: Whether an update with another etag than the current one is refused.
         in_milliseconds: Whether times have milliseconds, and the etag is the time of the last update in them.
         named_by_uuid: Whether ids that the server chooses are UUIDs and not numbers.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
@@ -72,6 +73,7 @@ class Kind:
     allowed: str = ""
     refused: str = ""
     bounds_name: bool = False
+    checks_etag: bool = False
     in_milliseconds: bool = False
     named_by_uuid: bool = False
     delete_below: str = ""
@@ -222,6 +224,9 @@ class Collection:
         name = self.stored(str(fields.get("name", ""))).name
 
         def edit(body: Json, _: Json) -> None:
+            if kind.checks_etag and fields.get("etag", body["etag"]) != body["etag"]:  # python-aiplatform issue 1674
+                sent = f"Specified {kind.message} `etag`: `{str(fields['etag'])[:100]}`"
+                raise ApiError(409, f"{sent} does not match server `etag`: `{body['etag']}`", status="ABORTED")
             apply_mask(body, fields, str(request.get("updateMask", "")), kind.updated)
             for key, value in kind.shown.items():
                 body.setdefault(key, value)

@@ -30,7 +30,7 @@ def _kind(message: str, *, changes: bool = True) -> Kind:
         id_pattern=_ID, refused=f"User-specified resource ID must match the regular expression '{_ID}'",
         taken=f"{message} with name {{}} already exists",
         missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
-        delete_below="itself", in_milliseconds=True, named_by_uuid=True, bounds_name=True,
+        delete_below="itself", checks_etag=True, in_milliseconds=True, named_by_uuid=True, bounds_name=True,
     )  # fmt: skip
 
 

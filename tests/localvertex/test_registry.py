@@ -90,6 +90,22 @@ def test_what_a_metadata_store_holds_has_milliseconds(services: Services, kind: 
     assert changed["metadata"] == {} and int(changed["etag"]) >= int(made["etag"])
 
 
+@pytest.mark.parametrize("kind", ["Artifact", "Context", "Execution"])
+def test_an_update_with_an_outdated_etag_is_aborted(services: Services, kind: str) -> None:
+    """The refusal has both etags; an update with the current one, or without one, is made."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    field = kind.lower()
+    made = services(f"Create{kind}", parent=STORE, **{field: {"displayName": "d"}})
+    with pytest.raises(ApiError) as refused:
+        services(f"Update{kind}", **{field: {**made, "etag": "1", "displayName": "e"}}, updateMask="displayName")
+    assert (refused.value.code, refused.value.status) == (409, "ABORTED")
+    assert str(refused.value) == f"Specified {kind} `etag`: `1` does not match server `etag`: `{made['etag']}`"
+    assert services(f"Get{kind}", name=made["name"])["displayName"] == "d"
+    changed = services(f"Update{kind}", **{field: {**made, "displayName": "e"}})
+    assert services(f"Update{kind}", **{field: {"name": made["name"], "displayName": "f"}})["displayName"] == "f"
+    assert changed["displayName"] == "e"
+
+
 def test_what_of_a_model_can_be_exported(services: Services) -> None:
     """A model with files has them to export, and one with a container has schemata, if only empty ones."""
     parts: dict[str, dict[str, Any]] = {
