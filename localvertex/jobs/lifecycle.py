@@ -39,6 +39,12 @@ def require(before: str, after: str) -> None:
         )
 
 
+def queue(body: Json, _: Json) -> None:
+    """Set a resource that has not been queued yet to QUEUED; a change for `ResourceStore.change`."""
+    if body["state"] == PENDING and "startTime" not in body:
+        resources.move(body, QUEUED)
+
+
 def stored(store: ResourceStore, name: str, collection: str) -> StoredResource:
     """Return a resource of a collection, or 404."""
     found = store.get(name)

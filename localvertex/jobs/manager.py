@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from localvertex.http import ApiError, Json
@@ -237,7 +238,8 @@ class Jobs:
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
                     )
-                    self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))
+                    for again in (PENDING, QUEUED):
+                        self.store.change(stored.name, partial(_moved, state=again))
                 self._line_up(stored.name, job)
 
     def close(self) -> None:
@@ -259,15 +261,14 @@ class Jobs:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
     def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
-        """Put a job into the queue. It was created PENDING, as the service answers, and waits as QUEUED."""
+        """Put a job into the queue. It was created PENDING, as the service answers, and waits for slots as QUEUED."""
+        if not self.queue.submit(name, len(_replicas(job))):
+            self._set_queued(name)
 
-        def edit(body: Json, _: Json) -> None:
-            if body["state"] == PENDING:
-                resources.move(body, QUEUED)
-
+    def _set_queued(self, name: str) -> None:
+        """Set a job that is PENDING since its creation to QUEUED."""
         with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
-            self.store.change(name, edit)
-        self.queue.submit(name, len(_replicas(job)))
+            self.store.change(name, lifecycle.queue)
 
     def _run(self, name: str) -> None:
         """Run a job to its end; whatever happens, it gets a last state."""
@@ -293,7 +294,7 @@ class Jobs:
             control.close()
 
     def _run_with(self, name: str, control: Control) -> None:
-        """Take a job from the queue to its end. Its states: QUEUED; PENDING until it has machines and packages; RUNNING; its last one."""
+        """Take a job from the queue to its end. Its states: PENDING; QUEUED; PENDING until it has machines and packages; RUNNING; its last one."""
         stored = self.store.get(name)
         if stored is None or stored.body["state"] in ENDED:
             return
@@ -301,7 +302,11 @@ class Jobs:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
-        if not {"trial", "pipeline"} & stored.hidden.keys():
+        of_client = not {"trial", "pipeline"} & stored.hidden.keys()
+        if of_client and stored.body["state"] == PENDING:
+            control.wait(self.settings.fresh)
+        self._set_queued(name)
+        if of_client:
             control.wait(self.settings.queued)
         self._change(name, PENDING)
         missing = stored.hidden.get("quota", "")
@@ -431,6 +436,10 @@ class _Batch:
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:
     return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
+
+
+def _moved(body: Json, _: Json, state: str) -> None:
+    resources.move(body, state)
 
 
 def _unnamed(need: QuotaNeed) -> str:

@@ -26,11 +26,12 @@ class Queue:
         self._threads: dict[str, tuple[threading.Thread, int]] = {}
         self._closed = False
 
-    def submit(self, name: str, replicas: int) -> None:
-        """Queue a job. All its replicas start or none; a job with more replicas than there are slots runs alone."""
+    def submit(self, name: str, replicas: int) -> bool:
+        """Queue a job, and return whether it starts at once. All its replicas start or none; a job with more replicas than there are slots runs alone."""
         with self._lock:
             self._waiting.append((name, min(max(replicas, 1), self.slots)))
             self._pump()
+            return name in self._threads
 
     def withdraw(self, name: str) -> bool:
         """Remove a job from the queue; False if it is not in it."""

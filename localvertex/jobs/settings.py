@@ -19,8 +19,9 @@ from vertexrig.times import duration_seconds, meant_seconds
 FAULT_KINDS = ("stockout", "quota", "denied", "preempt")
 FAULT_FORM = "KIND[:PATTERN]...[:TIMES][:DURATION][:after=DURATION][:wait]"
 _OF = {"preempt": "after", "stockout": "waits"}
-QUEUED_S = 0.25
-"""For how long a server leaves a job QUEUED, so that a client that looks right after its creation sees that, as on the service."""
+FRESH_S, QUEUED_S = 0.16, 0.25
+"""For how long a server leaves a new job PENDING, and then QUEUED, so that clients that look right after its creation see what they
+see on the service: a job's startTime was 0.161 s after its createTime (recorded 2026-04-07), and is set when the job is queued."""
 _LENGTH = re.compile(r"[0-9]+m|[0-9]+h|[0-9]+(\.[0-9]+)?s")
 
 
@@ -130,7 +131,8 @@ class Settings:
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
         public_buckets: Buckets that are read from Google, without credentials.
         hosts: Host names that the server answers to beside those of loopback.
-        queued: Seconds for which what a client made stays QUEUED at least.
+        fresh: Seconds for which what a client made stays PENDING before it is QUEUED.
+        queued: Seconds for which it then stays QUEUED at least.
     """
 
     root: Path
@@ -144,6 +146,7 @@ class Settings:
     allow_hosts: tuple[str, ...] = ()
     public_buckets: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    fresh: float = 0.0
     queued: float = 0.0
 
     def fault_for(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:

@@ -130,9 +130,7 @@ class Studies:
         self.jobs.refuse_denied(parent, TUNING_JOBS, data["trialJobSpec"])
         self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
-        queued = dict(made)
-        resources.move(queued, QUEUED)
-        self.store.add(TUNING_JOBS, parent, name, queued, {"spec": dict(data)})
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name, engine)
         return made
 
@@ -265,7 +263,10 @@ class Studies:
             on_failing=failing,
             discrete=self.jobs.settings.discrete,
         )
-        if stored.body["state"] == QUEUED:
+        if stored.body["state"] == PENDING:
+            time.sleep(self.jobs.settings.fresh)
+            self.store.change(name, lifecycle.queue)
+        if stored.body["state"] in (PENDING, QUEUED):
             time.sleep(self.jobs.settings.queued)
         # Read again, after the run is in the table: `cancel` may have come between.
         if self._stored(name).body["state"] == CANCELLING:

@@ -346,10 +346,13 @@ def test_the_error_of_an_exit(stderr: str, code: int, package: bool, said: str) 
     assert re.match(rf"The replica workerpool0-0 exited with a non-zero status of {said}", message), message
 
 
-def test_a_job_of_a_client_stays_queued_for_a_moment(tmp_path: Path) -> None:
-    """It is QUEUED as long as the settings say, and a cancellation in that time ends it before it has run."""
+@pytest.mark.parametrize(("state", "settings"), [(states.PENDING, {"fresh": 60}), (states.QUEUED, {"queued": 60})])
+def test_a_job_of_a_client_is_pending_and_then_queued_for_a_moment(
+    tmp_path: Path, state: str, settings: dict[str, float]
+) -> None:
+    """It is PENDING, then QUEUED, as long as the settings say; a cancellation in that time ends it before it has run."""
     store, seen, over = ResourceStore(tmp_path), [], threading.Event()
-    jobs = Jobs(Settings(tmp_path, checks=False, queued=60), store, ignored)
+    jobs = Jobs(Settings(tmp_path, checks=False, **settings), store, ignored)
 
     def changed(name: str, state: str) -> None:
         seen.append(state)
@@ -358,7 +361,11 @@ def test_a_job_of_a_client_stays_queued_for_a_moment(tmp_path: Path) -> None:
 
     jobs.listen(changed)
     name = jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": WORK["short"]})["name"]
-    assert jobs.get(name)["state"] == states.QUEUED
+    deadline = time.monotonic() + 30
+    while jobs.get(name)["state"] != state and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert jobs.get(name)["state"] == state
     jobs.cancel(name)
     assert over.wait(30)
     jobs.close()

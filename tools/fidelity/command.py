@@ -239,7 +239,7 @@ def starting() -> Iterator[Target]:
     import tempfile
 
     from localvertex.front import control
-    from localvertex.jobs.settings import QUEUED_S, Settings
+    from localvertex.jobs.settings import FRESH_S, QUEUED_S, Settings
     from localvertex.runner import RunOptions
     from localvertex.runner.children import can_show_buckets
     from tools.fidelity import target
@@ -255,7 +255,9 @@ def starting() -> Iterator[Target]:
             keep_gs=can_show_buckets(),  # as `local up` has it
         )
         # Longer than `local up` has it: what looks at a job that is QUEUED shares the machine with the jobs of other rows.
-        with server.running(Settings(Path(folder) / "state", slots=8, run=run, queued=4 * QUEUED_S)) as started:
+        with server.running(
+            Settings(Path(folder) / "state", slots=8, run=run, fresh=FRESH_S, queued=4 * QUEUED_S)
+        ) as started:
             control.make_bucket(started, _BUCKET)
             yield target.local(started, _BUCKET)
 
