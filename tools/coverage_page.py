@@ -31,7 +31,7 @@ def services() -> tuple[Service, ...]:
         root = Path(folder)
         store, logs, objects = ResourceStore(root), LogStore(root), ObjectStore(root)
         found = (
-            *JobMethods(store, {}, {}).services(),
+            *JobMethods(store, {}).services(),
             *Registry(store, Settings(root=root), objects).services,
             Service(projects.SERVICE, {"GetProject": lambda request: request}),
             logging_api.LoggingApi(logs).service,

@@ -150,10 +150,7 @@ class Studies:
 
     def get(self, name: str) -> Json:
         """Return a tuning job's body with its trials, or 404."""
-        return self.shown(self._stored(name))
-
-    def shown(self, stored: StoredResource) -> Json:
-        """Return a stored tuning job as clients see it."""
+        stored = self._stored(name)
         trials = [
             # `failed` is the run's own; the API's Trial has no such field.
             {k: v for k, v in record.items() if k != "failed"}

@@ -131,8 +131,9 @@ def stockout_message(region: str) -> str:
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 _FRAME = re.compile(r'^  File "', re.MULTILINE)
-# The error of a job is part of every answer of a listing.
-_MOST_WORDS = 4000
+# What Kubernetes keeps of the output of a container that failed (terminationMessagePolicy FallbackToLogsOnError: 2048 bytes). That
+# the service reads it from there is inferred: recorded tracebacks lose their first frames.
+_MOST_WORDS = 2048
 
 
 def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:

@@ -187,7 +187,7 @@ class Local:
     def _routes(self, front: Front, about: Mapping[str, object], stop: Callable[[], None]) -> list[BaseRoute]:
         """Return every route of the server's own port."""
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
-        jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
+        jobs = JobMethods(self.store, owners)
         vertex = [row for one in (*jobs.services(), *self.registry.services) for row in one.routes(self.store)]
         return [
             http.mount(AIPLATFORM, [*vertex, *locations.table(), *unserved_routes()]),

@@ -5,7 +5,7 @@ Lists of resources that are never made here are empty, so that a client which li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from localvertex.http import Json, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.resources import MESSAGES, OPERATIONS
-from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.jobs.store import ResourceStore
 from localvertex.services.router import (
     LONG_RUNNING,
     PACKAGE,
@@ -48,13 +48,10 @@ class JobMethods:
     Args:
         store: Where resources are kept.
         owners: By collection.
-        shown: By collection, a function that returns what a listing shows, where that is not the stored body.
     """
 
-    def __init__(
-        self, store: ResourceStore, owners: Mapping[str, Owner], shown: Mapping[str, Callable[[StoredResource], Json]]
-    ) -> None:
-        self.store, self.owners, self.shown = store, owners, shown
+    def __init__(self, store: ResourceStore, owners: Mapping[str, Owner]) -> None:
+        self.store, self.owners = store, owners
 
     def services(self) -> list[Service]:
         """Return the services; the owners read the requests, and refuse them in the training service's words."""
@@ -115,8 +112,8 @@ class JobMethods:
         text, order = ("" if kind == OPERATIONS else str(request.get(key, "")) for key in ("filter", "orderBy"))
         token = str(request.get("pageToken", ""))
         found, following = page(self.store, kind, parent, text, order, page_size(request), token)
-        shown = self.shown.get(kind)
-        return answer(kind, [shown(one) if shown else one.body for one in found], following)
+        # Without the trials of tuning jobs, as ListHyperparameterTuningJobsResponse says (job_service.proto of google-cloud-aiplatform).
+        return answer(kind, [one.body for one in found], following)
 
 
 def _name(request: Json, field: str = "name") -> str:

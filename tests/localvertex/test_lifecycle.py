@@ -332,7 +332,7 @@ FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}
     ("stderr", "code", "package", "said"),
     [
         ("Traceback (most recent call last):\nValueError: a", 1, True, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\nValueError: a\n\nTo find"),
-        (f"Traceback (most recent call last):\n{FRAMES}ValueError: b", 1, False, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File (.|\n){,4000}ValueError: b\n\nTo find"),
+        (f"Traceback (most recent call last):\n{FRAMES}ValueError: b", 1, False, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File (.|\n){,2048}ValueError: b\n\nTo find"),
         (f"{FRAMES}ValueError: c", 1, True, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File "),
         ("usage: a", 2, True, r"2\. Termination reason: Error\. \nusage: a\n\nTo find"),
         ("usage: a", 2, False, r"2\. To find"),
