@@ -123,7 +123,7 @@ class Vizier:
                 "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
             }
         details = {"clientId": client} if client else {}
-        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, details=details)
+        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, name, details=details)
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
         """Return trials that a client requested itself, given to this one."""
@@ -248,7 +248,7 @@ class Vizier:
                 self._save(_study_of(name), {**record, **trial.record()})
         kind = "CheckTrialEarlyStoppingStateMetatdata"  # the API's own spelling
         answered, details = {"shouldStop": stopped}, {"study": _study_of(name), "trial": name}
-        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", answered, details=details)
+        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", answered, name, details=details)
 
     def optimal(self, request: Json) -> Json:
         """ListOptimalTrials: those that no other trial dominates."""

@@ -251,6 +251,16 @@ def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) ->
     assert [trial["name"][-1] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
 
 
+def test_operations_of_a_study_are_below_it(services: Services) -> None:
+    """A suggestion is an operation below the study, and the question whether to stop one below the trial (the API's collections)."""
+    space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+    made = services("SuggestTrials", parent=study, suggestionCount=1, clientId="c")
+    asked = services("CheckTrialEarlyStoppingState", trialName=f"{study}/trials/1")
+    assert (made.above, asked.above) == (study, f"{study}/trials/1")
+
+
 def test_the_lineage_of_an_artifact(services: Services) -> None:
     """It goes as many steps as asked for, to the end without a number, and is refused for a negative one."""
     services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
