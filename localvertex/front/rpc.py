@@ -210,7 +210,10 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
 
 
 def _headers(context: Any) -> dict[str, str]:
-    return {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
+    given = {key: str(value) for key, value in context.invocation_metadata() or ()}
+    # A key is refused where there is no token.
+    passed = _PASSED if "authorization" in given else (*_PASSED, "x-goog-api-key")
+    return {key: value for key, value in given.items() if key in passed}
 
 
 def _messages(service: str, name: str) -> tuple[str, str] | None:

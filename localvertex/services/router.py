@@ -36,6 +36,13 @@ _SYSTEM = {
     *("alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"),
     *("oauth_token", "upload_protocol"),
 }
+_TOKENS = ("access_token", "oauth_token")
+_HOSTS = {
+    "google.logging.": "logging",
+    "google.cloud.scheduler.": "cloudscheduler",
+    "google.cloud.resourcemanager.": "cloudresourcemanager",
+}
+"""The API of a service by the beginning of its name; all others are Vertex AI's."""
 _FREE = {"metadata", "labels"}
 """Fields whose keys and texts are the user's own, and stay unchanged."""
 _MASKS = ("updateMask", "readMask")
@@ -135,6 +142,7 @@ class Service:
             return [canonical(answer, one) for one in made] if isinstance(made, list) else canonical(answer, made)
 
         async def handle(request: Request, path: Mapping[str, str]) -> Response:
+            _check_credentials(request, binding, path.get("version", "v1"))
             given = path, request.query_params.multi_items(), await http.read_json(request)
             if binding.variables:
                 _check_endpoint(request, binding.variables[0][0], path["v0"])
@@ -142,6 +150,27 @@ class Service:
             return JSONResponse(_shown(made, _messages(binding)[1], request))
 
         return handle
+
+
+def _check_credentials(request: Request, binding: Binding, version: str) -> None:
+    """Raise a 401 for an API key without a token (google-genai issue 1404); without either a request is let through."""
+    asked = request.query_params
+    key = request.headers.get("x-goog-api-key") or asked.get("key") or asked.get("$key")
+    if not key or request.headers.get("authorization") or any(asked.get(name) for name in _TOKENS):
+        return
+    host = next((name for start, name in _HOSTS.items() if binding.service.startswith(start)), "aiplatform")
+    method = f"{binding.service}.{binding.method}".replace(PACKAGE, f"{PACKAGE.removesuffix('v1')}{version}")
+    detail = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "CREDENTIALS_MISSING",
+        "domain": "googleapis.com",
+        "metadata": {"service": f"{host}.googleapis.com", "method": method},
+    }
+    text = (
+        "API keys are not supported by this API. Expected OAuth2 access token or other authentication credentials that "
+        "assert a principal. See https://cloud.google.com/docs/authentication"
+    )
+    raise ApiError(401, text, details=[detail])
 
 
 def _shown(made: Json | list[Json], kind: str, request: Request) -> Any:

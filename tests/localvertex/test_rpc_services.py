@@ -266,3 +266,46 @@ def test_a_projects_id_and_number(channel: grpc.Channel, here: server.RunningSer
     assert (old["projectId"], f"projects/{old['projectNumber']}") == ("my-project", by_id.name)
     with pytest.raises(exceptions.InvalidArgument):
         projects.get_project(name="projects/NO")
+
+
+@pytest.mark.parametrize(
+    ("path", "service", "method"),
+    [
+        (f"/vertex/v1/{PARENT}/studies", "aiplatform", "google.cloud.aiplatform.v1.VizierService.ListStudies"),
+        (
+            f"/vertex/v1beta1/{PARENT}/models",
+            "aiplatform",
+            "google.cloud.aiplatform.v1beta1.ModelService.ListModels",
+        ),
+        ("/logging/v2/projects/p/logs", "logging", "google.logging.v2.LoggingServiceV2.ListLogs"),
+        (f"/scheduler/v1/{PARENT}/jobs", "cloudscheduler", "google.cloud.scheduler.v1.CloudScheduler.ListJobs"),
+    ],
+)
+def test_an_api_key_without_a_token_is_refused(
+    here: server.RunningServer, path: str, service: str, method: str
+) -> None:
+    """A key alone is a 401 that names the method; beside a token it is ignored, and a request without either is let through."""
+    url = f"{here.url}{path}"
+    key: list[tuple[dict[str, str], dict[str, str]]] = [({"key": "AIza"}, {}), ({}, {"X-Goog-Api-Key": "AIza"})]
+    for query, header in key:
+        refused = httpx.get(url, params=query, headers=header)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["status"]) == (401, "UNAUTHENTICATED")
+        assert error["message"].startswith(
+            "API keys are not supported by this API. Expected OAuth2 access token or other"
+        )
+        detail = {"reason": "CREDENTIALS_MISSING", "domain": "googleapis.com"}
+        about = {"service": f"{service}.googleapis.com", "method": method}
+        assert error["details"] == [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **detail, "metadata": about}]
+        assert httpx.get(url, params=query, headers={**header, "Authorization": "Bearer t"}).status_code == 200
+    assert httpx.get(url).status_code == 200
+
+
+def test_an_api_key_over_grpc_is_refused(channel: grpc.Channel) -> None:
+    """A key in the metadata of a call without a token is UNAUTHENTICATED."""
+    vizier = client(channel, "vizier_service")
+    key = ("x-goog-api-key", "AIza")
+    with pytest.raises(exceptions.Unauthenticated, match="API keys are not supported by this API") as refused:
+        vizier.list_studies(parent=PARENT, metadata=[key])
+    assert refused.value.reason == "CREDENTIALS_MISSING"
+    vizier.list_studies(parent=PARENT, metadata=[key, ("authorization", "Bearer t")])
