@@ -7,9 +7,10 @@ Sources: https://cloud.google.com/storage/docs/xml-api/reference-methods and ...
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from urllib.parse import quote
@@ -36,7 +37,7 @@ from localvertex.storage.names import base, object_of
 from localvertex.storage.object_files import digests
 from localvertex.storage.resources import OBJECT_FIELDS, is_uniform, no_acl, predefined, time_text, writable
 from localvertex.storage.store import KeptError, NoBucketError, ObjectStore, Query
-from localvertex.storage.stored import Object
+from localvertex.storage.stored import Object, Upload
 from localvertex.storage.upload import Uploads, capitalised
 from vertexrig.text import markup
 
@@ -88,7 +89,9 @@ class XmlApi(Api):
         return response
 
     async def get(self, request: Request, values: Values) -> Response:
-        """Send an object, as a page that a browser shows unless it says otherwise."""
+        """Send an object, as a page that a browser shows unless it says otherwise; or list the parts of a multipart upload."""
+        if "uploadId" in request.query_params:
+            return await self._parts(request, values)
         try:
             response = await media.download(self.store, request, values)
         except ApiError as error:
@@ -221,6 +224,35 @@ class XmlApi(Api):
             location = location.replace(f"/{where.bucket}/", "/", 1)
         return capitalised(201, {"Location": location, "X-GUploader-UploadID": upload.id})
 
+    async def _parts(self, request: Request, values: Values) -> Response:
+        """List the parts of a multipart upload (https://docs.cloud.google.com/storage/docs/xml-api/get-object-multipart)."""
+        upload = await in_thread(self.uploads.find, request.query_params["uploadId"], values["bucket"])
+        after = query_int(request, "part-number-marker", default=0)
+        most = min(query_int(request, "max-parts", default=1000), 1000)
+        every = await in_thread(self._numbers, upload.id)
+        left = [number for number in every if number > after]
+        shown, last = left[:most], (left[:most] or [after])[-1]
+        more = len(left) > most
+        head = _elements({
+            "Bucket": upload.bucket, "Key": upload.name, "UploadId": upload.id, "StorageClass": "STANDARD",
+            "PartNumberMarker": str(after), **({"NextPartNumberMarker": str(last)} if more else {}),
+            "MaxParts": str(most), "IsTruncated": str(more).lower(),
+        })  # fmt: skip
+        parts = [await in_thread(self._part, upload, number) for number in shown]
+        result = "ListPartsResult"
+        return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{head}{''.join(parts)}</{result}>")
+
+    def _numbers(self, upload_id: str) -> Sequence[int]:
+        ends = (path.name.rpartition(".")[2] for path in self.uploads.folder.glob(f"{upload_id}.*"))
+        return sorted(int(end) for end in ends if end.isdigit())
+
+    def _part(self, upload: Upload, number: int) -> str:
+        with self.uploads.path(replace(upload, id=f"{upload.id}.{number}")).open("rb") as stored:
+            md5, _ = digests(stored.fileno())
+            stat = os.fstat(stored.fileno())
+        texts = {"PartNumber": str(number), "LastModified": time_text(stat.st_mtime_ns // 1000)}
+        return f'<Part>{_elements(texts)}<ETag>"{media.md5_tag(md5)}"</ETag><Size>{stat.st_size}</Size></Part>'
+
     async def _complete(self, request: Request, values: Values) -> Response:
         """Join the parts of a multipart upload in the order of their numbers."""
         upload = await in_thread(self.uploads.find, request.query_params["uploadId"], values["bucket"])
@@ -319,6 +351,8 @@ def _check_time(asked: Mapping[str, str]) -> None:
             begun = datetime.strptime(asked["X-Goog-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
             end = (begun + timedelta(seconds=int(asked["X-Goog-Expires"]))).timestamp()
         elif "Signature" in asked:
+            if not re.fullmatch(r"-?[0-9]+", asked["Expires"]):  # nodejs-storage issue 64
+                raise invalid(f"Expires parameter is not a valid long value: {asked['Expires'][:100]}")
             end = float(asked["Expires"])
         else:
             return

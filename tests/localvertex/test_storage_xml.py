@@ -81,6 +81,10 @@ def test_an_expired_url_is_refused(client: httpx.Client, method: str) -> None:
             answer = client.request(method, "/bkt/signed", params=query)
             assert answer.is_success if fine else code(answer) == (400, "ExpiredToken")
     assert code(client.request(method, "/bkt/signed", params={"X-Goog-Date": "x", "X-Goog-Expires": "1"}))[0] == 400
+    if method != "HEAD":
+        refused = client.request(method, "/bkt/signed", params={"Expires": "NaN", "Signature": "x"})
+        assert code(refused) == (400, "InvalidArgument")
+        assert "<Details>Expires parameter is not a valid long value: NaN</Details>" in refused.text
 
 
 def test_a_resumable_upload(client: httpx.Client) -> None:
@@ -95,13 +99,27 @@ def test_a_resumable_upload(client: httpx.Client) -> None:
 
 
 def test_a_multipart_upload(client: httpx.Client) -> None:
-    """Parts are joined by their numbers, whatever their order; one that is missing is refused; an abort leaves nothing."""
+    """Parts are listed and joined by their numbers, whatever their order; one that is missing is refused; an abort leaves nothing."""
     started = client.post("/bkt/multi?uploads", headers={"Content-Type": "text/plain"})
     upload = re.search(r"<UploadId>([^<]+)<", started.text)
     assert upload
     for number, data in ((2, b"world"), (1, b"hello ")):
         part = client.put("/bkt/multi", params={"partNumber": number, "uploadId": upload[1]}, content=data)
         assert part.headers["etag"] and part.headers["x-goog-hash"].startswith("crc32c=")
+
+    def listed(**more: int) -> str:
+        return client.get("/bkt/multi", params={"uploadId": upload[1], **more}).text
+
+    found = listed()
+    assert re.findall(r"<PartNumber>(\d+)<", found) == ["1", "2"] and re.findall(r"<Size>(\d+)<", found) == ["6", "5"]
+    assert (
+        re.findall(r"<ETag>(\"\w+\")<", found)[1]
+        == client.put("/bkt/multi", params={"partNumber": 2, "uploadId": upload[1]}, content=b"world").headers["etag"]
+    )
+    assert f"<UploadId>{upload[1]}</UploadId>" in found and "<IsTruncated>false<" in found
+    first, last = listed(**{"max-parts": 1}), listed(**{"part-number-marker": 1})
+    assert "<NextPartNumberMarker>1<" in first and "<IsTruncated>true<" in first and first.count("<Part>") == 1
+    assert re.findall(r"<PartNumber>(\d+)<", last) == ["2"] and "<IsTruncated>false<" in last
 
     def complete(*numbers: int) -> httpx.Response:
         body = "".join(f"<Part><PartNumber>{one}</PartNumber><ETag>x</ETag></Part>" for one in numbers)
