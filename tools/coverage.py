@@ -153,7 +153,7 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage("storage.projects.hmacKeys", "not served"),
     Coverage("storage batch", "served", "Metadata calls, up to 100, one after another."),
     Coverage("XML API: objects", "served", "GET, HEAD, PUT, DELETE, by the real names, through the front."),
-    Coverage("XML API: resumable and multipart uploads", "served", "Lists of parts and of uploads are not."),
+    Coverage("XML API: resumable and multipart uploads", "served", "Lists of uploads are not."),
     Coverage("XML API: list of objects", "served", "Both versions."),
     Coverage(
         "XML API: signed URLs",
