@@ -203,7 +203,7 @@ class Collection:
         if found is None or name.split("/")[-2:-1] != [kind.plural]:
             if kind.numbered and not resources.last_part(name).isdigit():
                 raise found_errors([("name", kind.numbered)])
-            if kind.above and kind.top_first:
+            if kind.top_first and name.split("/")[4:5] == [kind.top.plural]:
                 self._found(kind.top, "/".join(name.split("/")[:6]))
             id_ = resources.last_part(name)
             raise not_found(
