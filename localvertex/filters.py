@@ -19,7 +19,7 @@ _WORD = re.compile(r"(AND|OR|NOT)(?![\w.:=<>!~-])")
 # A minus sign negates only right before a term.
 _MINUS = re.compile(r"-(?=[\w(\"])")
 _OPEN, _CLOSE, _COMMA = re.compile(r"\("), re.compile(r"\)"), re.compile(r",")
-_FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:[\w-]+|"(?:[^"\\]|\\.)*"))*')
+_FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:@?[\w-]+|"(?:[^"\\]|\\.)*"))*')
 COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operators.eq,
     "!=": operators.ne,
@@ -268,7 +268,7 @@ class _Parser:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|([\w-]+)', text)
+    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(@?[\w-]+)', text)
     return tuple(_unescaped(quoted) if quoted else plain for quoted, plain in parts)
 
 

@@ -56,6 +56,8 @@ ALONE = {"google.cloud.resourcemanager.v3.Projects": ("GetProject",)}
 """The methods that go in of a service of which not all do."""
 ERROR_DETAILS = "google.rpc.BadRequest"
 """A message of google/rpc/error_details.proto, which goes in with the other APIs: what an error's details are."""
+PAYLOADS = ("google.cloud.audit.AuditLog", "google.appengine.logging.v1.RequestLog", "google.iam.v1.logging.AuditData")
+"""Messages that a log entry's protoPayload may be, which go in with the other APIs; google-cloud-logging brings them."""
 LOGGING_ROUTES = (
     ("DeleteLog", "DELETE", "/v2/{log_name=projects/*/logs/*}", ""),
     ("WriteLogEntries", "POST", "/v2/entries:write", "*"),
@@ -206,7 +208,7 @@ def build() -> Any:
 
 
 def build_others() -> Any:
-    """Return the FileDescriptorSet of `OTHER_SERVICES` and `ERROR_DETAILS`, without the files that `build` has already."""
+    """Return the FileDescriptorSet of `OTHER_SERVICES`, `ERROR_DETAILS` and `PAYLOADS`, without the files that `build` has already."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.rpc import error_details_pb2  # noqa: F401
 
@@ -216,9 +218,9 @@ def build_others() -> Any:
         recorded[service] = [call for call in recorded[service] if call[0].rpartition("/")[2] in methods]
     kinds = [kind for every in recorded.values() for call in every for kind in call[3:] if kind is not None]
     files = {descriptor_of(kind).file.name: descriptor_of(kind).file for kind in kinds}
-    details = descriptor_pool.Default().FindMessageTypeByName(ERROR_DETAILS).file
+    more = [descriptor_pool.Default().FindMessageTypeByName(name).file for name in (ERROR_DETAILS, *PAYLOADS)]
     made = descriptor_pb2.FileDescriptorSet()
-    made.file.extend(file for file in with_imports([*files.values(), details]) if file.name not in there)
+    made.file.extend(file for file in with_imports([*files.values(), *more]) if file.name not in there)
     for service, every in recorded.items():
         known = [call for call in every if call[3] is not None]  # IAM's and operations' methods are other services'
         made.file.append(service_file(service, service.replace(".", "/") + ".proto", known))

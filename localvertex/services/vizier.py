@@ -123,7 +123,9 @@ class Vizier:
                 "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
             }
         details = {"clientId": client} if client else {}
-        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, name, details=details)
+        return Done(
+            location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, name, details=details
+        )
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
         """Return trials that a client requested itself, given to this one."""

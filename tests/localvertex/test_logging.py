@@ -197,6 +197,14 @@ def test_partial_success_keeps_the_good_entries(tmp_path: Path) -> None:
     assert errors["1"]["message"] == refused.value.message
 
 
+def test_a_traceback_that_is_written_is_one_entry(tmp_path: Path) -> None:
+    """A text of several lines that a client writes is one entry, as it was written; only a replica's output is split."""
+    store = LogStore(tmp_path)
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nValueError: x\n'
+    write(store, {"textPayload": text, "severity": "ERROR"})
+    assert [entry["textPayload"] for entry in store.query(parse('textPayload:"ValueError"'))[0]] == [text]
+
+
 def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:
     """Entries of a project with the same insertId and time are one; with another of these they are others."""
     store = LogStore(tmp_path)

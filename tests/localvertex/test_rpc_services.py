@@ -10,6 +10,7 @@ import grpc
 import httpx
 import pytest
 from google.api_core import exceptions
+from google.protobuf import json_format
 
 from localvertex import server
 from tests.support.jobkit import job, pool
@@ -309,3 +310,34 @@ def test_an_api_key_over_grpc_is_refused(channel: grpc.Channel) -> None:
         vizier.list_studies(parent=PARENT, metadata=[key])
     assert refused.value.reason == "CREDENTIALS_MISSING"
     vizier.list_studies(parent=PARENT, metadata=[key, ("authorization", "Bearer t")])
+
+
+def test_payloads_that_are_messages(here: server.RunningServer, channel: grpc.Channel) -> None:
+    """An audit log, a request log and audit data are written over REST and gRPC, found by their type, and read as written."""
+    from google.cloud.appengine_logging_v1 import RequestLog
+    from google.cloud.audit import audit_log_pb2
+    from google.iam.v1.logging import audit_data_pb2
+    from google.protobuf.any_pb2 import Any as AnyMessage
+
+    logs = client(channel, "logging_service_v2", "logging_v2")
+    payloads: list[tuple[str, dict[str, Any]]] = [
+        ("google.cloud.audit.AuditLog", {"methodName": "test", "requestMetadata": {"callerIp": "127.0.0.1"}}),
+        ("google.appengine.logging.v1.RequestLog", {"appId": "test", "latency": "500s", "status": 500}),
+        ("google.iam.v1.logging.AuditData", {"policyDelta": {}}),
+    ]
+    kinds = (audit_log_pb2.AuditLog, RequestLog.pb(), audit_data_pb2.AuditData)
+    for (name, fields), kind in zip(payloads, kinds, strict=True):
+        written = {"@type": f"type.googleapis.com/{name}", **fields}
+        log = {"logName": "projects/my-project/logs/messages", "resource": {"type": "global"}}
+        body = {**log, "entries": [{"protoPayload": written}]}
+        assert httpx.post(f"{here.url}/logging/v2/entries:write", json=body).status_code == 200
+        packed = AnyMessage()
+        packed.Pack(json_format.ParseDict(fields, kind()))
+        entry = {"log_name": log["logName"], "resource": {"type": "global"}, "proto_payload": packed}
+        logs.write_log_entries(request={"entries": [entry]})
+        wanted = f'protoPayload.@type = "{written["@type"]}"'
+        asked = {"resourceNames": ["projects/my-project"], "filter": wanted}
+        found = httpx.post(f"{here.url}/logging/v2/entries:list", json=asked).json()["entries"]
+        assert [one["protoPayload"] for one in found] == [written, written]
+        read = list(logs.list_log_entries(request={"resource_names": ["projects/my-project"], "filter": wanted}))
+        assert [one.proto_payload for one in read] == [packed, packed]
