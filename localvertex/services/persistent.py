@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localvertex.http import Json, not_found
+from localvertex.http import Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, location_of
+from localvertex.services.router import PACKAGE, Done, Method, location_of, masked
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
 _KIND = Kind(
@@ -28,6 +28,8 @@ _KIND = Kind(
     allowed="persistent_resource_id can only contain numbers, lower case letters and hyphens. The first character must be a "
     "letter, and the last character must be a letter or number.",
 )
+_REPLICAS = ["resourcePools", "replicaCount"]
+"""The path of a mask that changes the number of replicas alone."""
 
 
 class PersistentResources:
@@ -38,7 +40,34 @@ class PersistentResources:
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
-        return {**self.collection.methods(), "RebootPersistentResource": self.reboot}
+        return {
+            **self.collection.methods(),
+            "UpdatePersistentResource": self.update,
+            "RebootPersistentResource": self.reboot,
+        }
+
+    def update(self, request: Json) -> Json | Done:
+        """UpdatePersistentResource; the mask `resource_pools.replica_count` changes the number of replicas of the pools that are named.
+
+        It is the mask that the SDK sends to resize a Ray cluster (google-cloud-aiplatform 2.7.0, vertex_ray/cluster_init.py).
+        """
+        given = request.get("persistentResource") or {}
+        paths = masked(str(request.get("updateMask", "")))
+        if _REPLICAS not in paths:
+            return self.collection.update(request)
+        counts = {str(pool.get("id", "")): pool.get("replicaCount") for pool in given.get("resourcePools", ())}
+        pools = self.collection.stored(str(given.get("name", ""))).body["resourcePools"]
+        if unknown := sorted(counts.keys() - {str(pool["id"]) for pool in pools}):
+            raise invalid(f"The persistent resource has no resource pool with the id {unknown[0][:80]!r}.")
+        changed = [{**pool, "replicaCount": counts.get(str(pool["id"])) or pool["replicaCount"]} for pool in pools]
+        mask = ",".join(".".join(path) for path in paths if path != _REPLICAS)
+        return self.collection.update(
+            {
+                **request,
+                "persistentResource": {**given, "resourcePools": changed},
+                "updateMask": ",".join(filter(None, [mask, "resourcePools"])),
+            }
+        )
 
     def reboot(self, request: Json) -> Done:
         """RebootPersistentResource: its start time is now; jobs on it keep running."""

@@ -261,6 +261,24 @@ def test_operations_of_a_study_are_below_it(services: Services) -> None:
     assert (made.above, asked.above) == (study, f"{study}/trials/1")
 
 
+def test_the_pools_of_a_persistent_resource_are_resized(services: Services) -> None:
+    """The mask of the replicas changes the pools that the request names by their ids; another id is refused."""
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
+    asked = {"resourcePools": [{**pool, "id": "head-node"}, {**pool, "id": "worker-pool1"}]}
+    made = services("CreatePersistentResource", parent=PARENT, persistentResourceId="ray", persistentResource=asked)
+    name, mask = made.response["name"], "resource_pools.replica_count"
+    workers = {"name": name, "resourcePools": [{"id": "worker-pool1", "replicaCount": "3"}]}
+    changed = services("UpdatePersistentResource", persistentResource=workers, updateMask=mask).response
+    assert [(one["id"], one["replicaCount"]) for one in changed["resourcePools"]] == [
+        ("head-node", "1"),
+        ("worker-pool1", "3"),
+    ]
+    assert all(one["machineSpec"] == pool["machineSpec"] for one in changed["resourcePools"])
+    wrong = {"name": name, "resourcePools": [{"id": "none", "replicaCount": "3"}]}
+    with pytest.raises(ApiError, match="no resource pool with the id 'none'"):
+        services("UpdatePersistentResource", persistentResource=wrong, updateMask=mask)
+
+
 def test_the_lineage_of_an_artifact(services: Services) -> None:
     """It goes as many steps as asked for, to the end without a number, and is refused for a negative one."""
     services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
