@@ -24,6 +24,7 @@ from localvertex.state import RunningServer, env
 from tests.support import engines
 from tests.support.frontkit import Sink, fronted, sinking
 from tests.support.jobkit import sdist
+from tests.support.tools import gcloud_run
 from vertexrig.guard import LoopbackGuard
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ def runner(tool: str, folder: Path) -> Command:
             CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM=f"{url}/vertex/",
             **more,
         )
-        done = subprocess.run(
-            [tool, *args], env=env, cwd=folder, text=True, capture_output=True, timeout=180, check=False
-        )
+        if tool == "gcloud":
+            done = gcloud_run(*args, env=env, cwd=folder)
+        else:
+            done = subprocess.run([tool, *args], env=env, cwd=folder, text=True, capture_output=True, timeout=180)
         assert not check or done.returncode == 0, f"{tool} {' '.join(args)}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -137,10 +137,40 @@ def _forks() -> Forks:
     return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
 
 
+GCLOUD = (
+    "googlecloudsdk.gcloud_main", "googlecloudsdk.api_lib.storage.gcs_json.client", "googlecloudsdk.command_lib.storage.tasks",
+    *(f"googlecloudsdk.generated_clients.apis.aiplatform.{one}.aiplatform_{one}_client" for one in ("v1", "v1beta1")),
+)  # fmt: skip
+"""What gcloud's commands import that takes seconds."""
+
+
+@cache
+def _gcloud_forks() -> Forks | None:
+    """The process that has made the real gcloud's imports, as gcloud's own start does; None where gcloud is not made of Python files
+    for this Python.
+    """
+    from tests.support.forks import Forks
+
+    library = Path(need("gcloud")).resolve().parents[1] / "lib"
+    if not (library / "googlecloudsdk/gcloud_main.py").exists() or sys.version_info > (3, 14):
+        return None
+    path = os.pathsep.join([str(library / "third_party"), str(library)])
+    return Forks({**os.environ, "PYTHONPATH": path}, GCLOUD, ("-S",))
+
+
 def end_forks() -> None:
-    """End that process, if it was started."""
-    if _forks.cache_info().currsize:
-        _forks().close()
+    """End those processes, if they were started."""
+    for forks in (_forks, _gcloud_forks):
+        if forks.cache_info().currsize and (started := forks()):
+            started.close()
+
+
+def gcloud_run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The real gcloud in a process that is forked after its imports, which take most of a command's time."""
+    forks = _gcloud_forks()
+    if forks is None:
+        return subprocess.run(["gcloud", *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=180)
+    return _forked(forks, "gcloud", args, env, cwd)
 
 
 def module_run(
@@ -153,10 +183,16 @@ def module_run(
     if not _forks().can(variables):
         command = [sys.executable, "-m", module, *args]
         return subprocess.run(command, cwd=cwd, env=variables, input=stdin, capture_output=True, text=True, timeout=300)
+    return _forked(_forks(), module, args, variables, cwd, stdin)
+
+
+def _forked(
+    forks: Forks, module: str, args: Sequence[str], env: dict[str, str], cwd: Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder, name) for name in ("in", "out", "err")]
         streams[0].write_text(stdin)
-        process = _forks().start(args, variables, streams[1], streams[2], cwd, module=module, stdin=streams[0])
+        process = forks.start(args, env, streams[1], streams[2], cwd, module=module, stdin=streams[0])
         try:
             code = process.wait(300)
         except subprocess.TimeoutExpired:

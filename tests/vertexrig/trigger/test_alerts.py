@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -234,7 +233,7 @@ def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
     with answering(refused) as url:
         env["CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING"] = f"{url}/"
         for line in lines:
-            done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            done = tools.gcloud_run(*shlex.split(line)[1:], env=env, cwd=tmp_path)
             assert "does not have permission" in done.stderr, done.stderr
     assert len(sent) == len(lines) == len(alerts.CONDITIONS) + 2 and all("displayName" in one for one in sent)
     assert sum("conditionAbsent" in str(one) for one in sent) == 1
