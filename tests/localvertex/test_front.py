@@ -26,6 +26,7 @@ from localvertex.front.variables import FOLDER
 from localvertex.jobs.settings import Settings
 from localvertex.state import RunningServer
 from tests.support.frontkit import AIPLATFORM, Sink, spoken, tunnel
+from tests.support.tools import gcloud_run
 
 
 def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -> None:
@@ -143,17 +144,16 @@ HOUSEKEEPING = (
 
 @pytest.mark.whole
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-def test_housekeeping_of_gcloud_is_stood_in_for(here: RunningServer, front_variables: dict[str, str]) -> None:
+def test_housekeeping_of_gcloud_is_stood_in_for(
+    here: RunningServer, front_variables: dict[str, str], tmp_path: Path
+) -> None:
     """What notebooks do to a project before they train is answered, and kept, and named as without effect; what is not served is refused at once."""
     for words, said in HOUSEKEEPING:
-        done = subprocess.run(
-            ["gcloud", *words.split()], env=front_variables, capture_output=True, text=True, timeout=60
-        )
+        done = gcloud_run(*words.split(), env=front_variables, cwd=tmp_path)
         assert done.returncode == 0 and said in done.stdout, (words, done.stderr)
     begun = time.monotonic()
-    words = ["gcloud", "builds", "triggers", "list"]
-    done = subprocess.run(words, env=front_variables, capture_output=True, text=True, timeout=60)
-    # gcloud's own start takes two seconds and more of a busy machine; it waited for 37 s where it tried again.
+    done = gcloud_run("builds", "triggers", "list", env=front_variables, cwd=tmp_path)
+    # It waited for 37 s where it tried again.
     assert done.returncode == 1 and "does not serve GET /v1/projects/" in done.stderr and time.monotonic() - begun < 15
     noted = server.call(here, "GET", "/v1/made")["noted"]
     for method in ("GET", "POST"):  # what reads is answered as plausibly as what makes
