@@ -122,12 +122,13 @@ class Child:
         return self.process is None and not self.pid
 
     @property
-    def over(self) -> bool:
-        """Whether nothing more can come of it."""
+    def finished(self) -> bool:
+        """Whether it has ended, and no more is to be read from it."""
         if self.control in self.open:
             return False
-        # Without a report the supervisor was killed: what it started may hold the pipes for ever.
-        return not self.open or self._reported is None or self.waiting
+        # A supervisor that ended without a report was killed: what it started may hold the pipes for ever.
+        supervisor_killed = self._reported is None
+        return not self.open or supervisor_killed or self.waiting
 
     @property
     def held_until(self) -> float:
@@ -135,8 +136,8 @@ class Child:
         ended = self._reported is not None and self.control not in self.open
         return self._reported_at + _HELD_S if ended else float("inf")
 
-    def read(self, data: bytes) -> None:
-        """Take what the supervisor reports, or `cold` and the reason from a forker that does not start it."""
+    def take_report(self, data: bytes) -> None:
+        """Take what was read from the control socket: what the supervisor reports, or `cold` and the reason from a forker that does not start it."""
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
@@ -345,7 +346,7 @@ class Children:
             if child.waiting and child._reported is None and child.control not in child.open:
                 self._start_cold(child)
                 continue
-            if child.over:
+            if child.finished:
                 ended.append(self._end(child))
         # After the loop, which has read what the pipes hold.
         now = time.monotonic()
@@ -364,7 +365,7 @@ class Children:
         try:
             if source is child.control:
                 data = child.control.recv(4096)
-                child.read(data)
+                child.take_report(data)
             else:
                 data = os.read(source.fileno(), _CHUNK)  # type: ignore[attr-defined]
                 self._emit(child, source, data, final=not data)

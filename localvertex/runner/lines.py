@@ -41,8 +41,8 @@ class Line:
         severity: A Cloud Logging severity: that of its stream (`OF_PACKAGE`, `OF_CONTAINER`), or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
-        shown: A rehearsal prints it. What every job's log has is not shown: most lines of the service (`servicelog`), what pip
-            writes to stdout, and how a replica starts.
+        shown: Whether a rehearsal prints it. It leaves out what the log of every job has: most lines of the service (`servicelog`), what
+            pip writes to stdout, and how a replica starts.
         stderr: The replica wrote it to stderr.
         ours: The local Vertex says it, and the service would not: it is in the log files, and not in Cloud Logging.
     """
@@ -73,6 +73,11 @@ class Splitter:
 
     The executor of a Python package ends a line at a carriage return, too, and drops empty lines: the progress bars and
     the blank lines of public trainers and of pip are so in their logs (index ids 63335018367 and 63144808081, 2026-02).
+
+    Args:
+        task: The replica.
+        stream: `stdout` or `stderr`.
+        severities: `OF_PACKAGE` for the lines of that executor, else `OF_CONTAINER`.
     """
 
     def __init__(self, task: str, stream: str, severities: Mapping[str, str]) -> None:

@@ -59,7 +59,7 @@ class RunOptions:
         extra_env: Variables set on every replica, such as STORAGE_EMULATOR_HOST.
         grace: Seconds between SIGTERM and SIGKILL.
         slow_start: Seconds each replica takes to become available.
-        provision: Seconds it takes to get machines, before the replicas of each attempt start.
+        provision: Seconds it takes to get machines: before the replicas start, and each time all of them start again.
         tear_down: Seconds from the end of the last replica to the end of the job.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         warm: Let replicas start from a process that has made their imports; see `warm`.

@@ -72,7 +72,7 @@ class Preparation:
     log: Callable[[str], None]
 
     def program(self, choice: containers.Choice) -> ReplicaProgram:
-        """Return how the pool's replicas are started, after `choice`.
+        """Return how the pool's replicas are started, given what `choose` returned.
 
         Raises:
             PackageError: A package is not there or does not install.
@@ -87,7 +87,7 @@ class Preparation:
         # Say why the image does not run: a user with an engine expects it to.
         return replace(program, stand_ins=(choice.why, *program.stand_ins)) if choice.answers else program
 
-    def choice(self) -> containers.Choice:
+    def choose(self) -> containers.Choice:
         """Return whether the pool's image runs as itself.
 
         Raises:
@@ -119,9 +119,18 @@ class Preparation:
         return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, steps=steps)
 
     def _in_place_of_the_image(self, why: str) -> ReplicaProgram:
-        """Return the program of a pool whose image does not run here, for the reason `why`."""
+        """Return the program of a pool whose image does not run here, for the reason `why`.
+
+        In place of the image runs the first of these that fits:
+
+        1. the stand-in of an image that gcloud built on this machine (not if `local.images` names a folder for the image);
+        2. the pool's Python package, in an environment;
+        3. the trainer of an image that `vertexrig image` builds (not if `local.images` names a folder);
+        4. the folder that `local.images` names;
+        5. the job's command, if the image is a prebuilt one.
+        """
         pool, options, root, env, execute = self.pool, self.options, self.root, self.env, self.execute
-        # A mapped folder counts before an image that is built: the user has named it for this machine.
+        # The folder of `local.images`: the user has named it for this machine, so it comes before an image that is built.
         local = first_match(options.images, pool.image)
         stand_in = image_stand_ins.find(root, pool.image) if local is None else None
         base = python_for(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)

@@ -58,11 +58,12 @@ def replica_command(
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     metrics = str(job_files.metric_file(root, options.job_id, one.name))
-    set_by_service = _service(one, pool, replicas, job, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
+    set_by_service = _service_variables(one, pool, replicas, job, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
-    # What the process gets, with paths of this machine. `program.argv` takes `variables`: it maps the paths itself, after `$(NAME)`.
+    # The process gets the variables with paths of this machine. `program.argv` gets them without: it first puts them in place of
+    # `$(NAME)`, and then maps the paths of the whole argument.
     mapped = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
         for name, value in variables.items()
@@ -95,8 +96,9 @@ def replica_command(
     # The job names a key file that does not exist on this machine: keep the emulator's own key file.
     if _KEY in machine and not Path(mapped.get(_KEY, "")).is_file():
         mapped.pop(_KEY, None)
-    own_names = program.gcs(root) and has_names
-    hosts = job_folder / "hosts" if own_names else None
+    gcs = program.gcs(root)
+    sees_names = has_names and bool(gcs)  # see `Command.hosts`
+    hosts = job_folder / "hosts" if sees_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")
         machine |= {name: ",".join([machine[name], *names]) for name in ("NO_PROXY", "no_proxy") if name in machine}
@@ -111,9 +113,9 @@ def replica_command(
         memory=options.memory_limit,
         mark=mark,
         severities=severities,
-        gcs=program.gcs(root),
+        gcs=gcs,
         hosts=str(hosts or ""),
-        host=host if own_names else "",
+        host=host if sees_names else "",
         framework=program.framework,
         sources=program.sources,
     )
@@ -135,11 +137,11 @@ def startup_path(env: Mapping[str, str]) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(environment.STARTUP), env.get("PYTHONPATH", "")]))}
 
 
-def _service(
+def _service_variables(
     one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
     """Return the variables that the service sets."""
-    # In a trial it is the tuning job's (a course's trials write to one folder of that name, index id 3894846042).
+    # A trial has the id of its tuning job (a course's trials write to one folder of that name, index id 3894846042).
     job_id = options.study_id or options.job_id
     identity = cluster.Identity(job_id, options.project_number, options.region, options.trial)
     found = dict(cluster.service_environment(replicas, one, job, identity))

@@ -37,7 +37,7 @@ class JobResult:
         error: The service's error, None on success.
         exit_codes: Last exit code of each replica that ended.
         failed_replica: The replica that failed the job, "" if none did.
-        traceback: The last traceback (or last lines) of that replica's stderr.
+        traceback: What the error quotes of that replica's stderr (`policy.last_words`): its last traceback, or without one its last lines.
         hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
         differences: A sentence for each thing that is not as on Vertex AI.
         job_id: The job's id.

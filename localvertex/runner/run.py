@@ -70,7 +70,7 @@ def run_job(
         root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
         on_line: Called with each line of output, in this thread.
         on_state: Called with each new state of the job, but not the last one, which the result holds.
-        on_pause: Called when no more lines are there for the moment, before the thread waits.
+        on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
         warmth: Has processes from which replicas start warm; None starts each one cold.
@@ -81,14 +81,13 @@ def run_job(
     options = options or RunOptions()
     # Folders, marks and container names are made of the id, so it is fixed before anything starts.
     options = replace(options, job_id=options.job_id or new_job_id())
-    asks = control or Control()
-    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, asks, options, warmth)
+    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, control or Control(), options, warmth)
     try:
         return run.go()
     finally:
         run.close()
         if control is None:
-            asks.close()
+            run.control.close()
 
 
 def _loopback(pool: int, index: int) -> str:
@@ -96,7 +95,7 @@ def _loopback(pool: int, index: int) -> str:
 
 
 class _Ended(Exception):
-    """Ends the run with a state; replicas have `grace` seconds for it."""
+    """Ends the run with a state. Replicas get `grace` seconds between SIGTERM and SIGKILL; with None, as many as `RunOptions.grace` says."""
 
     def __init__(self, state: str, error: JobError | None = None, grace: float | None = None) -> None:
         self.state, self.error, self.grace = state, error, grace
@@ -104,7 +103,7 @@ class _Ended(Exception):
 
 
 class _Again(Exception):
-    """Ends an attempt; the job is started again once its replicas have ended, for which they have `grace` seconds."""
+    """Ends all replicas, after which all start again; for `grace` see `_Ended`."""
 
     def __init__(self, grace: float | None = None) -> None:
         self.grace = grace
@@ -119,7 +118,7 @@ class _Member:
     command: Command
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
     child: Child | None = None
-    installation_logged: bool = False  # its log has the lines of the installation that precede its next start
+    installation_logged: bool = False  # its log has the installation's lines already: its next start writes none
 
 
 class _JobRun:
@@ -139,8 +138,8 @@ class _JobRun:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [pool for pool in spec.Document("CustomJobSpec", self.job).running if pool.replica_count > 0]
         self.folder = job_files.job_folder(root, options.job_id)
-        # Whether an earlier server ran this job. Asked now, because the first log line makes the folder.
-        self.restarted = self.folder.exists()
+        # Asked now, because the first log line makes the folder.
+        self.begun_by_earlier_server = self.folder.exists()
         self.files = LogFiles(self.folder / "logs", root)
         self.children = Children(self._line, control.fileno(), self._started)
         self.warmth = warmth
@@ -148,13 +147,14 @@ class _JobRun:
         self.counts = policy.Counts(**options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
-        self.said: packages.Said = []  # by pip, in the present step of an installation
-        self.steps: dict[int, packages.Steps] = {}
+        # Lines of pip in the present step of an installation. `_install` gives the list of each step to `packages`, which stores it
+        # with the environment, and `_run_installer` appends to it.
+        self.step_lines: packages.Said = []
+        self.programs: dict[int, ReplicaProgram] = {}  # by pool; empty until they are installed
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
         self.differences: list[str] = []
         self.warnings: list[str] = []
-        self.broken: dict[int, str] = {}
         self.containers: dict[int, containers.Container] = {}
         self.guest_users = ExitStack()
         self.failed_replica, self.last_words, self.preparing_replica = "", "", "workerpool0-0"
@@ -171,12 +171,12 @@ class _JobRun:
             self._service_lines(servicelog.BEFORE)
             while True:
                 try:
-                    # Each attempt gets new machines, as on the service; what was installed for the first one stays.
+                    # Each start gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(self.options.provision)
                     self._service_lines([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
                     if not self.members:
                         self._prepare()
-                    self._attempt()
+                    self._run_replicas()
                 except _Again:
                     self.state(PENDING)
         except _Ended as end:
@@ -202,12 +202,13 @@ class _JobRun:
         if not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
         environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
-        if self.restarted:  # the earlier server may have been killed, and its supervisors, too
+        if self.begun_by_earlier_server:  # the earlier server may have been killed, and its supervisors, too
             kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
         can_name = can_show_names()
-        # For the lines of the installation, made again below: what runs in containers is not known yet.
+        # These replicas serve only for the lines of the installation. They are made again below, when it is known which pools run in
+        # containers.
         replicas = self._replicas(named=can_name)
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
@@ -215,7 +216,6 @@ class _JobRun:
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, ReplicaProgram] = {}
         members: dict[str, _Member] = {}
-        programs: dict[int, ReplicaProgram] = {}
         installed_for: set[str] = set()
         for pool in self.pools:
             # Pools that differ in machines alone run the same program, which is then installed once.
@@ -229,16 +229,15 @@ class _JobRun:
                 made[key] = self._install(pool, first, replicas)
                 installed_for.add(first.name)
             self._log_differences(pool, made[key])
-            self.broken[pool.index], self.steps[pool.index] = made[key].broken, made[key].steps
-            programs[pool.index] = made[key]
-        self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
+            self.programs[pool.index] = made[key]
+        self.containers = {index: one.container for index, one in self.programs.items() if one.container is not None}
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
         # A job that runs in containers alone, or in none, has the names of the service; where both are, no name leads to all.
-        all_in_containers = len(self.containers) == len(programs)
+        all_in_containers = len(self.containers) == len(self.programs)
         replicas = self._replicas(named=all_in_containers or (can_name and not self.containers))
         for one in replicas:
             pool = self._pool(one)
-            command = replica_command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
+            command = replica_command(one, pool, replicas, self.programs[pool.index], self.job, self.options, self.root)
             members[one.name] = _Member(one, command, installation_logged=one.name in installed_for)
         self.members = members
 
@@ -261,12 +260,11 @@ class _JobRun:
         def step(package: Path, requirements: bool) -> packages.Said:
             nonlocal pip_ran
             pip_ran = True
-            # Filled by `_run_installer` while pip runs; `packages` keeps it with the environment.
-            self.said = []
+            self.step_lines = []
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
-            return self.said
+            return self.step_lines
 
         env = user_environment(self.options, self.folder / "config")
         preparation = pool_programs.Preparation(
@@ -279,7 +277,7 @@ class _JobRun:
             give_up=lambda: self.control.ends,
             log=self._own_line_now,
         )
-        choice = preparation.choice()
+        choice = preparation.choose()
         if choice.container is not None:
             # Known to the job's end, also if an installation in it fails.
             self.containers[pool.index] = choice.container
@@ -287,7 +285,7 @@ class _JobRun:
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
         if not pip_ran:
-            self._replayed(servicelog.installation(pool, program.steps), one.name)
+            self._lines_with_severity(servicelog.installation(pool, program.steps), one.name)
         self._service_lines(servicelog.starting(pool), one.name)
         return program
 
@@ -311,7 +309,7 @@ class _JobRun:
             elif last.is_absolute():
                 # An archive, which on Vertex AI is in /, where pip runs; a requirement or an image keeps its name.
                 line = replace(line, text=line.text.replace(str(last), f"/{last.name}"))
-            self.said.append((line.severity, line.text))
+            self.step_lines.append((line.severity, line.text))
             self._line(replace(line, shown=line.stderr))
 
         children = Children(keep, self.control.fileno())
@@ -329,8 +327,8 @@ class _JobRun:
 
     # running
 
-    def _attempt(self) -> None:
-        """Start every replica and watch them until the job ends or has to start again."""
+    def _run_replicas(self) -> None:
+        """Start every replica, and watch them. Raises `_Ended` when the job ends, and `_Again` when all replicas have to start again."""
         try:
             for member in self.members.values():
                 self._wait(self.options.slow_start)
@@ -353,7 +351,9 @@ class _JobRun:
         one = member.replica
         if not member.installation_logged:
             everyone = [other.replica for other in self.members.values()]
-            self._replayed(servicelog.before_start(self._pool(one), one, everyone, self.steps[one.pool]), one.name)
+            self._lines_with_severity(
+                servicelog.before_start(self._pool(one), one, everyone, self.programs[one.pool].steps), one.name
+            )
         member.installation_logged = False  # a replica that starts again goes through all of it again
         member.errors.clear()
         command = member.command
@@ -427,7 +427,7 @@ class _JobRun:
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
-        # One that failed has its own error; one that succeeded would lose its output on the service silently.
+        # Looked for only after a success: on the service the replica would lose this output without an error.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.cwd, began)):
             text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:
@@ -441,10 +441,13 @@ class _JobRun:
             pool, one = self._pool(member.replica), member.replica
             package = "pythonPackageSpec" in pool.data
             self.failed_replica, self.last_words = name, policy.last_words(list(member.errors), exit_, package=package)
-            everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
-            self._replayed(servicelog.failed(pool, one, everyone, exit_, self.steps[one.pool], again=again), name)
+            everyone = [other.replica for other in self.members.values()]
+            repeats = not self.scheduling.disable_retries
+            self._lines_with_severity(
+                servicelog.failed(pool, one, everyone, exit_, self.programs[one.pool].steps, again=repeats), name
+            )
             error = self._exit_error(exit_)
-            if broken := self.broken.get(one.pool):
+            if broken := self.programs[one.pool].broken:
                 error = replace(error, message=f"{error.message}\n{broken}")
             raise _Ended(FAILED, error)
         if action is Action.RETRY_JOB:
@@ -576,7 +579,7 @@ class _JobRun:
         for text in texts:
             self._line(Line(time.time(), task, severity, text, shown=shown))
 
-    def _replayed(self, lines: Iterable[tuple[str, str]], task: str) -> None:
+    def _lines_with_severity(self, lines: Iterable[tuple[str, str]], task: str) -> None:
         """Write lines of the service and of pip, each with its severity."""
         for severity, text in lines:
             self._service_lines([text], task, severity=severity)

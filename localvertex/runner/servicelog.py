@@ -98,7 +98,8 @@ def failed(
 ) -> list[tuple[str, str]]:
     """Return what the executor says, with severities, once the trainer has ended with an error.
 
-    The recorded job's executor begins again before the service ends the job. Nothing is run a second time here.
+    On the service the executor then begins again, with fetching and installing the packages, before the job ends (as recorded). With
+    `again`, these lines are returned, too; the local Vertex runs nothing a second time.
     """
     if pool.python_package is None or exit_.signal is not None:
         return []

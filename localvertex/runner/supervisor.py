@@ -339,9 +339,9 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     if trouble:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
-    status, over = _watch(control, wake, child, options["memory"])
+    status, out_of_memory = _watch(control, wake, child, options["memory"])
     if status is not None and options.get("state") and not os.WIFSIGNALED(status):
-        status, over = _of_container(options["state"], status, before[1])
+        status, out_of_memory = _of_container(options["state"], status, before[1])
     # Before the report: the reader of the report may start the program again on the same ports.
     _signal(child, signal.SIGKILL)
     _kill_all()
@@ -350,7 +350,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         status = 128 << 8  # as of a container that cannot start (vertex-ai-samples issue 1898)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        _report(control, status, over or (killed and _oom_kills() > before[0] >= 0))
+        _report(control, status, out_of_memory or (killed and _oom_kills() > before[0] >= 0))
 
 
 def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool]:
@@ -362,9 +362,9 @@ def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool
         return 128 << 8, False  # it never began
     code = os.WEXITSTATUS(status)
     # Not every engine says that of a container with a limit, where the kernel has ended the program.
-    over = b"true" in said or (code == 128 + signal.SIGKILL and _machine_oom_kills() > before >= 0)
+    out_of_memory = b"true" in said or (code == 128 + signal.SIGKILL and _machine_oom_kills() > before >= 0)
     # Engines give the number of a signal as shells do.
-    return (code - 128 if 128 < code <= 128 + signal.NSIG else status), over
+    return (code - 128 if 128 < code <= 128 + signal.NSIG else status), out_of_memory
 
 
 def _report(control: socket.socket, status: int, oom: bool) -> None:
@@ -380,7 +380,7 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
     Returns:
         The program's status, None if the runner went; and whether it took too much memory.
     """
-    buffer, over = b"", False
+    buffer, out_of_memory = b"", False
     sources: list[int] = [control.fileno(), wake]
     while True:
         # Nothing reports memory, so it is sampled; without a limit there is no need to wake.
@@ -389,16 +389,16 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
             os.read(wake, 4096)
         status = _reap(child)
         if status is not None:
-            return status, over
-        if memory and not over and sum(_descendants().values()) > memory:
+            return status, out_of_memory
+        if memory and not out_of_memory and sum(_descendants().values()) > memory:
             # SIGKILL at once, as the kernel does.
-            over = True
+            out_of_memory = True
             _signal(child, signal.SIGKILL)
         if control.fileno() in ready:
             data = control.recv(4096)
             # The runner has gone, however it died: the system closed its end.
             if not data:
-                return None, over
+                return None, out_of_memory
             buffer += data
             while b"\n" in buffer:
                 line, _, buffer = buffer.partition(b"\n")
