@@ -72,20 +72,22 @@ def command(
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
     extras.need("optuna", "requests")  # the extra `local` brings both; only a sweep imports optuna
-    from localvertex.rehearsal import no_trials, prepare, rehearse  # 140 ms, and an extra
+    from localvertex.rehearsal import job_without_trials, prepare, rehearse  # 140 ms, and an extra
 
-    workspace = limited = project.workspace(name)
+    workspace = project.workspace(name)
+    limited = workspace  # with faults: the workspace in which a sweep has `trials` trials
     if faults.texts and trials is not None:
         sweep = workspace.loaded.runnable(name)
         if not isinstance(sweep, Sweep):
-            raise no_trials(name)
+            raise job_without_trials(name)
         # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
         limited = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
     watcher, file_and_env = _watcher(name, quiet), next_commands.named(project.file)
     interrupted: list[int] = []
-    if faults.texts:  # its server handles signals, and it prepares every candidate
+    if faults.texts:
+        # `with_faults.rehearse` prepares every candidate, and starts a server, which handles signals.
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
@@ -161,9 +163,9 @@ def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | Non
         streams.note(
             f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *file_and_env)}"
         )
-    register = _register(prepared, done)
-    if register:
-        lines = next_commands.on_local_vertex(file, *register)
+    words = _words_to_register(prepared, done)
+    if words:
+        lines = next_commands.on_local_vertex(file, *words)
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
         streams.note(
@@ -174,7 +176,7 @@ def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | Non
         streams.note(line, literal=True)
 
 
-def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
+def _words_to_register(prepared: Prepared, done: Rehearsal) -> list[str]:
     """Return the words of the command that registers the model.
 
     Empty for a sweep, and if there is no model that can be served or no metric to compare it by.

@@ -82,19 +82,19 @@ class LocalJobs:
 
         return guarded
 
-    def add(self, outer: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    def add(self, fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         """Start a job or a study, and return its resource name.
 
         Args:
-            outer: Its fields beside `data`: displayName and labels.
-            data: The canonical CustomJobSpec or HyperparameterTuningJob.
+            fields: The displayName and labels.
+            data: Canonical: the CustomJobSpec of a job, or the HyperparameterTuningJob of a study.
 
         Raises:
             ApiError: 400, if the study cannot be searched.
         """
         if "studySpec" in data:
-            return str(self._studies.add(self._parent, {**data, **outer})["name"])
-        return str(self._jobs.add(self._parent, outer, data)["name"])
+            return str(self._studies.add(self._parent, {**data, **fields})["name"])
+        return str(self._jobs.add(self._parent, fields, data)["name"])
 
     def get(self, name: str) -> Json:
         """Return a job or study as the API would show it."""

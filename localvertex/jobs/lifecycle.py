@@ -39,7 +39,7 @@ def require(before: str, after: str) -> None:
         )
 
 
-def queue(body: Json, _: Json) -> None:
+def set_queued(body: Json, _: Json) -> None:
     """Set a resource that has not been queued yet to QUEUED; a change for `ResourceStore.change`."""
     if body["state"] == PENDING and "startTime" not in body:
         resources.move(body, QUEUED)
@@ -85,10 +85,10 @@ def advance(
         The state that it now has, "" if there is no such resource.
     """
 
-    def edit(body: Json, _: Json) -> bool:
+    def edit(body: Json, _: Json) -> bool:  # returns whether the resource has ended, for `ResourceStore.change`
         before = body["state"]
         if resources.has_ended(body):
-            return True  # it has ended (`ResourceStore.change`)
+            return True
         # Ignored, not refused: the thread that reports progress cannot know of the cancellation.
         if before in _BEING_CANCELLED and not resources.has_ended({"state": state}):
             return False

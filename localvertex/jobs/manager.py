@@ -42,8 +42,8 @@ class Watcher:
 
     Args:
         line: Called with the resource name of a job or study and each line of its log.
-        state: Called with the resource name of a custom job and the state it has after each change, which may be the same as before; not when
-            it is queued, or queued again after a restart.
+        state: Called with the resource name of a custom job and its state, after each change of state except the change to QUEUED. The
+            state may be the one of the call before. There is also no call when a restarted server queues the job again.
         trial: Called with the record of a trial at each change.
         result: Called with the resource name of a custom job and how it ended, before its last state.
     """
@@ -176,7 +176,7 @@ class Jobs:
             self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
             if study:
                 self.store.adopt(study, str(hidden["trial"]), name)
-        self._line_up(name, job)
+        self._enqueue(name, job)
         return made
 
     def get(self, name: str) -> Json:
@@ -240,7 +240,7 @@ class Jobs:
                     )
                     for again in (PENDING, QUEUED):
                         self.store.change(stored.name, partial(_moved, state=again))
-                self._line_up(stored.name, job)
+                self._enqueue(stored.name, job)
 
     def close(self) -> None:
         """Stop every process; jobs that ran go on with the next server."""
@@ -260,15 +260,15 @@ class Jobs:
     def _stored(self, name: str) -> StoredResource:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
-    def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
-        """Put a job into the queue. It was created PENDING, as the service answers, and waits for slots as QUEUED."""
+    def _enqueue(self, name: str, job: Mapping[str, Any]) -> None:
+        """Put a job into the queue. One that is PENDING since its creation becomes QUEUED if it has to wait for slots."""
         if not self.queue.submit(name, len(_replicas(job))):
             self._set_queued(name)
 
     def _set_queued(self, name: str) -> None:
         """Set a job that is PENDING since its creation to QUEUED."""
-        with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
-            self.store.change(name, lifecycle.queue)
+        with suppress(sqlite3.Error, OSError):  # a full disk: the job is in the queue, and runs all the same
+            self.store.change(name, lifecycle.set_queued)
 
     def _run(self, name: str) -> None:
         """Run a job to its end; whatever happens, it gets a last state."""
@@ -302,18 +302,18 @@ class Jobs:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
-        of_client = not {"trial", "pipeline"} & stored.hidden.keys()
-        if of_client and stored.body["state"] == PENDING:
+        made_by_client = not {"trial", "pipeline"} & stored.hidden.keys()
+        if made_by_client and stored.body["state"] == PENDING:
             control.wait(self.settings.fresh)
         self._set_queued(name)
-        if of_client:
+        if made_by_client:
             control.wait(self.settings.queued)
         self._change(name, PENDING)
-        missing = stored.hidden.get("quota", "")
-        if missing:
+        missing_quota = stored.hidden.get("quota", "")  # a message, which only a pipeline's job can have
+        if missing_quota:
             self._change(name, RUNNING)  # as a pipeline's job was seen to do
-        if missing or not self._gets_machines(name, job, region, control):
-            message = missing or policy.stockout_message(region)
+        if missing_quota or not self._gets_machines(name, job, region, control):
+            message = missing_quota or policy.stockout_message(region)
             self.log(name, message, "ERROR")
             self._change(name, FAILED, JobError(policy.RESOURCE_EXHAUSTED, message))
             return

@@ -262,7 +262,7 @@ class Studies:
         )
         if stored.body["state"] == PENDING:
             time.sleep(self.jobs.settings.fresh)
-            self.store.change(name, lifecycle.queue)
+            self.store.change(name, lifecycle.set_queued)
         if stored.body["state"] in (PENDING, QUEUED):
             time.sleep(self.jobs.settings.queued)
         # Read again, after the run is in the table: `cancel` may have come between.

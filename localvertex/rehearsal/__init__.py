@@ -32,13 +32,16 @@ from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.spec.states import ENDED, FAILED
 from vertexrig.workspace import Prepared, Workspace
 
+_OTHER_SEARCH = "the local study engine replaces Vertex AI's search; on Vertex AI, the trials get other values"
+"""The difference of every sweep."""
+
 
 def prepare(workspace: Workspace, name: str) -> Prepared:
     """Return job or sweep `name`, rendered and checked.
 
     Raises:
         FindingsError: The checks found an error.
-        ConfigError: The project file asks for what cannot be.
+        ConfigError: The project file has an error, or its values contradict each other.
         UsageError: There is no such job or sweep.
     """
     prepared = workspace.prepare(name)
@@ -80,10 +83,10 @@ def rehearse(
     """
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
-        raise no_trials(name)
+        raise job_without_trials(name)
     root = bind(loaded.output(STATE_FOLDER))  # the verb has done so, and has asked the user; other callers have not
     if resume:
-        _must_be_there(prepared, root, resume)
+        _check_resumed_run(prepared, root, resume)
     prepared = prepared.in_run(resume or run_ids.new_run_id())
     document, view = prepared.document, prepared.view
     # A job that is not a sweep starts cold: a forker pays off only when replicas of the same environment follow. A rehearsal
@@ -109,21 +112,22 @@ def rehearse(
             return recorder.finish(body, view.run_id)
 
 
-def no_trials(name: str) -> UsageError:
-    """Return the error for a number of trials of a job."""
+def job_without_trials(name: str) -> UsageError:
+    """Return the error for `--trials` with a job that is not a sweep."""
     return UsageError(f"{name} is a job, which has no trials; leave --trials out")
 
 
 def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
-    """Return a tuning job with this many trials in all, and, as the checks advise, not more at a time; unchanged if None."""
+    """Return a tuning job limited to this number of trials, in all and in parallel; the same tuning job if `trials` is None."""
     if trials is None:
         return study
+    # The checks advise parallelTrialCount <= maxTrialCount.
     parallel = min(trials, int(study.get("parallelTrialCount", 1)))
     return {**study, "maxTrialCount": trials, "parallelTrialCount": parallel}
 
 
-def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
-    """Refuse to resume a run that was not rehearsed here."""
+def _check_resumed_run(prepared: Prepared, root: Path, run: str) -> None:
+    """Raise UsageError if a run that is to be resumed was not rehearsed here."""
     view = prepared.view
     view.check_run_id(run, resume=True)
     folder = _local(prepared.document.output_folder, root)
@@ -133,21 +137,21 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
 
 
 class Recorder:
-    """Follows the jobs of a rehearsal: passes on what they show as they run, and makes the `Rehearsal` and its record at the end.
+    """Follows the jobs of a rehearsal: tells the caller's watcher what to show, and makes the `Rehearsal` and its record at the end.
 
     Args:
         name: The job or sweep.
         root: The folder of the state.
-        passed_to: Called with what jobs print, each new state but the last, and trials.
+        callers_watcher: The caller's watcher. It gets the lines to show, each new state except the last one, and the trials.
 
     Attributes:
-        watcher: What the local Vertex calls.
+        watcher: The recorder's own watcher, which the local Vertex calls.
     """
 
-    def __init__(self, name: str, root: Path, passed_to: Watcher) -> None:
+    def __init__(self, name: str, root: Path, callers_watcher: Watcher) -> None:
         self.name, self.root, self.history = name, root, History(root)
-        self.watcher = Watcher(line=self._line, state=self._state, trial=passed_to.trial, result=self._result)
-        self._passed_to, self._begun, self._shown = passed_to, time.monotonic(), ""
+        self.watcher = Watcher(line=self._line, state=self._state, trial=callers_watcher.trial, result=self._result)
+        self._callers_watcher, self._begun, self._shown = callers_watcher, time.monotonic(), ""
         self._results: dict[str, JobResult] = {}
         self._of_study: list[str] = []
 
@@ -156,12 +160,12 @@ class Recorder:
             # A study's own log lines report what differs from Vertex AI; the summary lists them as differences.
             self._of_study.append(line.text)
         elif line.shown:
-            self._passed_to.line(job, line)
+            self._callers_watcher.line(job, line)
 
     def _state(self, job: str, state: str) -> None:
         if state not in ENDED and state != self._shown:
             self._shown = state
-            self._passed_to.state(job, state)
+            self._callers_watcher.state(job, state)
 
     def _result(self, job: str, result: JobResult) -> None:
         self._results[job] = result
@@ -184,13 +188,10 @@ class Recorder:
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
         # For a sweep: the results of all its trials' jobs.
         results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
-        found = (
-            ["the local study engine replaces Vertex AI's search; on Vertex AI, the trials get other values"]
-            if tuning
-            else []
-        )
-        found += [*(one for result in results for one in result.differences), *self._of_study]
-        differences = tuple(dict.fromkeys(found))
+        sentences = [*(one for result in results for one in result.differences), *self._of_study]
+        if tuning:
+            sentences.insert(0, _OTHER_SEARCH)
+        differences = tuple(dict.fromkeys(sentences))  # each once
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
             more = {"metrics": metrics, "differences": differences, "attempts": attempts}
@@ -213,8 +214,9 @@ class Recorder:
         if failed is not None:
             replica, hint = failed.failed_replica, failed.hint
             done = replace(done, failed_replica=replica, traceback=failed.traceback, hint=hint)
-        left = self._without_model(done, body) if tuning else results  # a job has one result
-        return replace(done, astray=_left_in(left[0].folder)) if left else done
+        # Where the trainer's files are looked for: of a job, or of the first trial that left no model.
+        looked_in = self._without_model(done, body) if tuning else results
+        return replace(done, astray=_left_in(looked_in[0].folder)) if looked_in else done
 
     def _without_model(self, done: Rehearsal, body: Mapping[str, Any]) -> list[JobResult]:
         """Return the results of a sweep's trials that succeeded and left no model."""
@@ -233,7 +235,7 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         target = local_path(uri, root)
         if not pools:
             continue
-        # `build` fails if the package lacks a module that a pool runs.
+        # The package is the same for every module; `build` is called for each, because it fails if the package lacks the module.
         for module in sorted({pool.module or trainer.module for pool in pools}):
             built = builder.build(folder, out, tf_version=tf_version, module=module, most_mib=trainer.package_mib)
         # The name holds a hash of the sources, but compare the bytes: the file may have been copied here with the project.

@@ -70,7 +70,7 @@ class Rehearsal:
 
     @property
     def models_empty(self) -> tuple[Path, ...]:
-        """Folders for models in which a job that succeeded, or trials of a sweep that did, left no file."""
+        """Model folders without a file: the one of a job that succeeded, or those of a sweep's trials that succeeded."""
         if self.output is None or not self.succeeded:
             return ()
         trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
@@ -79,5 +79,5 @@ class Rehearsal:
 
     @property
     def model_empty(self) -> bool:
-        """Whether `models_empty` has a folder."""
+        """Whether the model of a job that succeeded, or of at least one trial that did, has no file (`models_empty`)."""
         return bool(self.models_empty)
