@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.services import Endpoint
-from tests.support.tools import REPOSITORY, brief, vertexrig
+from tests.support.tools import REPOSITORY, brief, gcloud_run, vertexrig
 from vertexrig import spec
 from vertexrig.spec import messages
 
@@ -48,15 +48,13 @@ def environment(endpoint: tuple[str, Any], tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", brief(JOBS, 2))
 def test_gcloud_takes_the_printed_command(
-    name: str, gcloud: str, endpoint: tuple[str, list[Any]], environment: dict[str, str], tmp_path: Path
+    name: str, endpoint: tuple[str, list[Any]], environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Each job of this repository: gcloud accepts the printed line, and sends the spec and flags that were rendered."""
     file = tmp_path / f"{name}.yaml"
     done = vertexrig("render", name, "-o", str(file), "--file", str(REPOSITORY / "vertexrig.yaml"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    sent = subprocess.run(
-        shlex.split(done.stdout.splitlines()[-1]), env=environment, capture_output=True, text=True, timeout=300
-    )
+    sent = gcloud_run(*shlex.split(done.stdout.splitlines()[-1])[1:], env=environment, cwd=tmp_path)
     assert sent.returncode == 0, sent.stderr
     ((path, body),) = endpoint[1]
     kind = "hyperparameterTuningJobs" if name in ("sweep", "grid") else "customJobs"
@@ -105,7 +103,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("line", "accepted"), brief(VALUES, 3))
 def test_types_are_refused_where_gcloud_refuses_them(
-    line: str, accepted: bool, gcloud: str, environment: dict[str, str], tmp_path: Path
+    line: str, accepted: bool, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """For each kind of value, the strict reading refuses it exactly where the real gcloud does."""
     pool = ["machineSpec: {machineType: n1-standard-4}", "replicaCount: 1", "containerSpec: {imageUri: i}"]
@@ -113,17 +111,8 @@ def test_types_are_refused_where_gcloud_refuses_them(
     text = "workerPoolSpecs:\n- " + "\n  ".join([line, *others])
     file = tmp_path / "job.yaml"
     file.write_text(text + "\n")
-    command = [
-        gcloud,
-        "ai",
-        "custom-jobs",
-        "create",
-        "--project=p",
-        "--region=us-central1",
-        "--display-name=x",
-        f"--config={file}",
-    ]
-    sent = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    create = ("ai", "custom-jobs", "create", "--project=p", "--region=us-central1", "--display-name=x")
+    sent = gcloud_run(*create, f"--config={file}", env=environment, cwd=tmp_path)
     assert (sent.returncode == 0) is accepted, sent.stderr
     errors = [finding for finding in spec.parse(text).findings if finding.severity.value == "error"]
     assert (not errors) is accepted, errors
@@ -146,7 +135,6 @@ TUNING = [
 def test_a_tuning_job_is_refused_where_gcloud_refuses_it(
     line: str,
     severities: set[str],
-    gcloud: str,
     endpoint: tuple[str, list[Any]],
     environment: dict[str, str],
     tmp_path: Path,
@@ -159,11 +147,9 @@ def test_a_tuning_job_is_refused_where_gcloud_refuses_it(
     )
     file = tmp_path / "study.yaml"
     file.write_text(text)
-    command = [gcloud, "ai", "hp-tuning-jobs", "create", "--project=p", "--region=us-central1", "--display-name=x"]
-    sent = subprocess.run(
-        [*command, "--max-trial-count=2", "--parallel-trial-count=1", f"--config={file}"],
-        env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    create = ("ai", "hp-tuning-jobs", "create", "--project=p", "--region=us-central1", "--display-name=x")
+    numbers = ("--max-trial-count=2", "--parallel-trial-count=1")
+    sent = gcloud_run(*create, *numbers, f"--config={file}", env=environment, cwd=tmp_path)
     assert (sent.returncode == 0) is ("error" not in severities), sent.stderr
     read = spec.parse(text)
     assert {finding.severity.value for finding in read.findings} == severities
