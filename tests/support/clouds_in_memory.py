@@ -220,7 +220,11 @@ class MemoryVertex(Vertex):
 
         def effect() -> list[RemoteJob]:
             with self._lock:
-                return [RemoteJob(dict(job.data)) for job in self.jobs.values() if shown(job)][::-1][:limit]
+                found = [job.data for job in self.jobs.values() if shown(job)]
+                # As on the service, without the trials of a sweep.
+                return [RemoteJob({key: value for key, value in data.items() if key != "trials"}) for data in found][
+                    ::-1
+                ][:limit]
 
         yield from self.gate("jobs", effect)
 

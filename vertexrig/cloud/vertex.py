@@ -164,7 +164,7 @@ class Vertex:
         return None if answer is None else _job(match[3] if match else CUSTOM, answer.data)
 
     def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[RemoteJob]:
-        """Jobs of a collection, the newest first.
+        """Jobs of a collection, the newest first; tuning jobs without their trials.
 
         Args:
             collection: customJobs or hyperparameterTuningJobs.
@@ -193,7 +193,8 @@ class Vertex:
             newest = [
                 job for one in RESOURCES for job in self.list(one, filter=f"display_name={in_filter(text)}", limit=1)
             ]
-            found = max(newest, key=lambda job: job.created, default=None)
+            last = max(newest, key=lambda job: job.created, default=None)
+            found = last and (self.get(last.name) or last)  # a list shows no trials
         if found is None:
             raise UsageError(
                 f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is; a job of another region goes by its "

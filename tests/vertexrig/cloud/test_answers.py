@@ -26,12 +26,14 @@ VERBS = (
 
 
 class _Answers:
-    """Lists one tuning job or none, and no custom job."""
+    """Lists and gets one tuning job or none, and no custom job."""
 
     job: Any = None
 
     def answer(self, method: str, path: str, data: bytes) -> tuple[int, Any]:
         kind = path.partition("?")[0].rpartition("/")[2]
+        if self.job and self.job["name"].endswith(f"/{kind}"):
+            return 200, self.job
         return 200, {kind: [self.job] if self.job and kind == "hyperparameterTuningJobs" else []}
 
 

@@ -175,7 +175,7 @@ def test_follow_up_writes_a_sweep_that_runs(fresh: Place) -> None:
 def test_jobs_lists_other_people_s_sweeps_without_their_trials(fresh: Place) -> None:
     """A sweep that no vertexrig made is listed once, its trials' jobs are not, and `--own` leaves it out."""
     vertex = clouds.vertex(fresh.here)
-    own = next(job for job in vertex.list("hyperparameterTuningJobs") if job.display_name == "tune")
+    own = vertex.lookup("tune")
     kept = ("studySpec", "trialJobSpec", "parallelTrialCount")
     body = {**{key: own.data[key] for key in kept}, "displayName": "another-s", "maxTrialCount": 2}
     name = vertex.rest.call("POST", f"/{own.name.rpartition('/')[0]}", json=body).data["name"]
