@@ -148,8 +148,9 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
             body.pop("startTime", None)  # recorded: a job that failed without machines has no startTime
     elif ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
-        # The end of a job shorter than a second is rounded up.
-        body["updateTime"] = max(body["updateTime"], times.rfc3339(times.parse(body["endTime"])))
+    # Start and end in whole seconds may have been rounded up.
+    whole = [times.rfc3339(times.parse(body[key])) for key in ("startTime", "endTime") if key in body]
+    body["updateTime"] = max([body["updateTime"], *whole])
     if error:
         body["error"] = dict(error)
     for key in ("createTime", "startTime", "endTime", "updateTime", "error"):  # the order of answers

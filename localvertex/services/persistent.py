@@ -98,7 +98,16 @@ def _filled(pools: Any) -> list[Json]:
     for pool in resources.filled({"workerPoolSpecs": list(pools)})["workerPoolSpecs"]:
         count = pool.get("replicaCount") or (pool.get("autoscalingSpec") or {}).get("minReplicaCount", "1")
         # Text, as REST writes an int64; an id that the client gave wins.
-        machine = str((pool.get("machineSpec") or {}).get("machineType", "pool"))
-        taken = sum(str(other["id"]).startswith(machine) for other in made)
-        made.append({"id": f"{machine}-{taken}" if taken else machine, **pool, "replicaCount": str(count)})
+        id_ = _id(pool.get("machineSpec") or {})
+        taken = sum(str(other["id"]).startswith(id_) for other in made)
+        made.append({"id": f"{id_}-{taken}" if taken else id_, **pool, "replicaCount": str(count)})
     return made
+
+
+def _id(machine: Json) -> str:
+    """Return a pool's id: its machine and accelerators, as `n1-highmem-2-nvidia-tesla-t4-1` (documented answer of 2023-09-12)."""
+    id_ = str(machine.get("machineType", "pool"))
+    if machine.get("acceleratorType"):
+        accelerator = str(machine["acceleratorType"]).lower().replace("_", "-")
+        id_ += f"-{accelerator}-{machine.get('acceleratorCount', 1)}"
+    return id_

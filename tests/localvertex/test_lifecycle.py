@@ -40,6 +40,7 @@ from localvertex.sqlite import Database
 from tests.support.jobkit import job, pool, with_trainer
 from vertexrig.errors import UsageError
 from vertexrig.spec import states
+from vertexrig.times import parse
 
 WAIT = "import time; time.sleep(600)"
 WORK = {
@@ -276,6 +277,8 @@ def test_times_say_whether_a_job_has_run(ways: list[str], start: str, end: str) 
     body = resources.new_body("projects/1/locations/us-central1/customJobs/1", states.PENDING, {"displayName": "a"})
     for state in ways:
         resources.move(body, state)
+        times_ = [parse(body[key]) for key in ("createTime", "startTime", "endTime", "updateTime") if key in body]
+        assert times_ == sorted(times_), body
     assert re.search(f"{start}$", body.get("startTime", "")) and bool(start) == ("startTime" in body)
     assert re.search(f"{end}$", body["endTime"])
     assert states.has_run(body) or body["endTime"] == body["updateTime"]

@@ -261,6 +261,17 @@ def test_operations_of_a_study_are_below_it(services: Services) -> None:
     assert (made.above, asked.above) == (study, f"{study}/trials/1")
 
 
+def test_a_pool_is_called_by_its_machine_and_its_accelerators(services: Services) -> None:
+    """A pool without an id has one of its machine type, its accelerators and their number; a second one of that kind has a number more."""
+    machine = {"machineType": "n1-highmem-2", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
+    pools = [{"machineSpec": machine, "replicaCount": 1}] * 2
+    asked = {"resourcePools": [*pools, {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 4}]}
+    services("CreatePersistentResource", parent=PARENT, persistentResourceId="gpus", persistentResource=asked)
+    made = services("GetPersistentResource", name=f"{PARENT}/persistentResources/gpus")["resourcePools"]
+    with_gpu = "n1-highmem-2-nvidia-tesla-t4-1"
+    assert [pool["id"] for pool in made] == [with_gpu, f"{with_gpu}-1", "n1-standard-4"]
+
+
 def test_the_pools_of_a_persistent_resource_are_resized(services: Services) -> None:
     """The mask of the replicas changes the pools that the request names by their ids; another id is refused."""
     pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
