@@ -128,7 +128,7 @@ class LogStore:
                 "type": "ml_job",
                 "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
             },
-            "severity": line.severity,
+            **({"severity": line.severity} if line.severity != "DEFAULT" else {}),  # the 0 of the enum is not shown
             # Of the service's own lines alone; what it says there is not known (index id 71208815197).
             **({"labels": {"ml.googleapis.com/endpoint": ""}} if line.task == SERVICE else {}),
             **_payload(line, text),

@@ -238,8 +238,9 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     # The service adds it where the client left it out, to a type that has it.
     if container == "projects" and not extra_label(resource["type"], ["project_id"]):
         full["resource"] = {**resource, "labels": {"project_id": name, **resource.get("labels", {})}}
-    # An open enum: numbers that have no name come as they are.
-    full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"
+    # An open enum: numbers that have no name come as they are. DEFAULT is not shown: it is the 0 of the enum.
+    if full.get("severity") not in SEVERITIES or full["severity"] == "DEFAULT":
+        full.pop("severity", None)
     when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
     if when is not None and when > time.time_ns() + _AHEAD_NS:
         raise invalid("Timestamp is over a day in the future")

@@ -491,6 +491,7 @@ class StorageApi:
             endpoint("GET", "/v1/b", self.list_buckets),
             endpoint("GET", "/v1/b/", self.list_buckets),  # as gcsfs 0.7.1 asks
             endpoint("POST", "/v1/b", self.insert_bucket),
+            endpoint("POST", "/v1/b/", self.insert_bucket),
             endpoint("GET", bucket, self.get_bucket),
             endpoint("PATCH", bucket, self.change_bucket),
             endpoint("PUT", bucket, self.change_bucket),

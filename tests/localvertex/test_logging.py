@@ -205,6 +205,21 @@ def test_a_traceback_that_is_written_is_one_entry(tmp_path: Path) -> None:
     assert [entry["textPayload"] for entry in store.query(parse('textPayload:"ValueError"'))[0]] == [text]
 
 
+def test_an_entry_without_severity_shows_none(tmp_path: Path) -> None:
+    """The severity DEFAULT is the 0 of the enum: it is not in an answer, of a client's entry or of a replica's line, and filters find it."""
+    store = LogStore(tmp_path)
+    write(
+        store,
+        {"textPayload": "a"},
+        {"textPayload": "b", "severity": "DEFAULT"},
+        {"textPayload": "c", "severity": 0},
+    )
+    append(store, "1", "workerpool0-0", "DEFAULT", "d", datetime.now(timezone.utc))
+    found = store.query(parse("severity=DEFAULT"))[0]
+    assert len(found) == 4 and not any("severity" in entry for entry in found)
+    assert store.query(parse("severity>=INFO"))[0] == []
+
+
 def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:
     """Entries of a project with the same insertId and time are one; with another of these they are others."""
     store = LogStore(tmp_path)

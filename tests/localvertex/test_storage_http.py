@@ -50,6 +50,12 @@ def begin(client: httpx.Client, name: str, **params: Any) -> str:
 CHUNK = 256 * 1024
 
 
+def test_a_bucket_is_made_with_a_slash_at_the_end(client: httpx.Client) -> None:
+    """`POST /b/` makes a bucket and refuses one that is there, as gcsfs asks."""
+    codes = [client.post("/storage/v1/b/?project=p", json={"name": "slash"}).status_code for _ in range(2)]
+    assert codes == [200, 409]
+
+
 def test_a_client_that_takes_308_for_a_redirect_gets_200(client: httpx.Client) -> None:
     """With Go's header a chunk is answered with 200 and the status beside it; a status query must have no body."""
     where = begin(client, "res/go")

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -80,6 +81,9 @@ def test_an_expired_url_is_refused(client: httpx.Client, method: str) -> None:
             client.put("/bkt/signed", content=b"x")
             answer = client.request(method, "/bkt/signed", params=query)
             assert answer.is_success if fine else code(answer) == (400, "ExpiredToken")
+            if not fine and "Expires" in query:
+                assert f"<Details>Request has expired: {query['Expires']}</Details>" in answer.text
+            assert fine or "<Message>The provided token has expired.</Message>" in answer.text
     assert code(client.request(method, "/bkt/signed", params={"X-Goog-Date": "x", "X-Goog-Expires": "1"}))[0] == 400
     if method != "HEAD":
         refused = client.request(method, "/bkt/signed", params={"Expires": "NaN", "Signature": "x"})
@@ -211,6 +215,9 @@ def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
     assert (found.headers["cache-control"], found.headers.get("content-disposition")) == ("private, max-age=0", None)
     client.post("/storage/v1/b/bkt/o/shown/acl", json={"entity": "allUsers", "role": "READER"})
     assert client.head("/bkt/shown").headers["cache-control"] == "public, max-age=3600"
+    headers = client.get("/bkt/shown").headers
+    lasts = parsedate_to_datetime(headers["expires"]) - parsedate_to_datetime(headers["date"])
+    assert timedelta(minutes=59) < lasts < timedelta(minutes=61)
     assert "<Marker>a</Marker>" in client.get("/bkt?marker=a").text
     assert "<Marker" not in client.get("/bkt?list-type=2").text
     assert "<Name>bkt</Name><Prefix/><Marker/>" in client.get("/bkt").text
