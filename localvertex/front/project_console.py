@@ -6,7 +6,8 @@ What the page asks of the local Vertex's APIs is read from the services; no othe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -29,9 +30,12 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, PAGE, TUNING, Vertex, service_url
 from vertexrig.project.config import Loaded
 from vertexrig.spec.api_names import location
+from vertexrig.spec.states import ENDED
 
 UNKNOWN = -1
 """Number of resources where the service does not tell it."""
+_AT_ONCE = 8
+"""Calls of a service at a time."""
 _ENTRIES = ("filter", "orderBy", "pageSize", "pageToken")
 
 
@@ -44,7 +48,7 @@ class ProjectResources:
 
     def __init__(self, project: str, regions: list[str]) -> None:
         self._regions = {region: Vertex(project, region) for region in regions}
-        self._trials: dict[str, list[Json]] = {}
+        self._studies: dict[str, Json] = {}
 
     @property
     def places(self) -> list[str]:
@@ -65,33 +69,41 @@ class ProjectResources:
         if kind == STUDIES:
             return 0, []
         ran = (
-            {trial.get("customJob") for one in self._listed(TUNING, most) for trial in one.get("trials", ())}
+            {job.get("customJob") for one in self._asked(self._listed(TUNING, most)) for job in one}
             if kind == CUSTOM
             else set()
         )
         rows = [row for row in self._listed(kind, most + len(ran) + 1) if row.get("name") not in ran]
         rows.sort(key=lambda row: str(row.get("createTime")), reverse=True)
-        return (UNKNOWN if len(rows) > most else len(rows)), [self._kept(row) for row in rows[:most]]
+        if kind == TUNING:
+            self._asked(rows[:most])
+        found = [StoredResource(str(row.get("name", "")), 0, row, {}) for row in rows[:most]]
+        return (UNKNOWN if len(rows) > most else len(rows)), found
 
     def _listed(self, kind: str, most: int) -> Iterator[Json]:
         for one in self._regions.values():
             yield from islice(one.rest.pages(f"/{one.parent}/{kind}", kind, {"pageSize": PAGE}), most)
 
+    def _asked(self, listed: Iterable[Json]) -> list[list[Json]]:
+        """Return the trials of each tuning job of a list, which does not have them; one that has ended is asked for once."""
+        names = [str(one.get("name")) for one in listed]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self.get, (one for one in names if self._studies.get(one, {}).get("state") not in ENDED)))
+        return [self.trials(name) for name in names]
+
     def get(self, name: str) -> StoredResource | None:
         answer = self.rest(name.split("/")[3]).find(f"/{name}") if name.count("/") >= 5 else None
-        return None if answer is None else self._kept(answer.data)
+        if answer is None:
+            return None
+        if f"/{TUNING}/" in name:  # before its trials are asked for: `job_views` reads a study, then its trials
+            self._studies[name] = answer.data
+        return StoredResource(name, 0, answer.data, {})
 
     def trials(self, study: str) -> list[Json]:
-        return self._trials.get(study, [])
+        return list(self._studies.get(study, {}).get("trials") or [])
 
     def child(self, study: str, trial: str) -> str:
         return next((str(one.get("customJob", "")) for one in self.trials(study) if one.get("id") == trial), "")
-
-    def _kept(self, body: Json) -> StoredResource:
-        name = str(body.get("name", ""))
-        if f"/{TUNING}/" in name:  # before it is asked for: `job_views` reads a study, then its trials
-            self._trials[name] = list(body.get("trials") or [])
-        return StoredResource(name, 0, body, {})
 
 
 class ProjectConsole(Console):

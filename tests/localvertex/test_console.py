@@ -422,6 +422,9 @@ def test_a_project_has_the_same_console(
     assert httpx.post(f"{here.url}/scheduler/v1/{parent}/jobs", json=target).status_code == 200
     model = {"model": {"displayName": "champion", "artifactUri": "gs://decided/m"}}
     assert api.call("POST", "models:upload", json=model).status_code == 200
+    rows = {row["name"]: row for row in http.get(f"{project.url}/console/v1/jobs").json()["jobs"]}
+    assert rows[study["name"]]["trials"] == {"ended": 4, "asked": 4}
+    assert not {trial["customJob"] for trial in study["trials"]} & rows.keys(), "the jobs of trials are not in the list"
     with shown(browser, project) as page:
         assert page.title() == "my-project" and "read only" in page.inner_text("#server")
         assert page.locator("nav a").all_inner_texts() == ["Jobs", "Runs", "Buckets", "Schedules", "Models"]
