@@ -349,6 +349,26 @@ def test_the_error_of_an_exit(stderr: str, code: int, package: bool, said: str) 
     assert re.match(rf"The replica workerpool0-0 exited with a non-zero status of {said}", message), message
 
 
+def test_a_package_s_traceback_is_cut_as_recorded() -> None:
+    """Of a longer traceback five frames of 904 characters stay, the sixth not; one of 845 characters is whole. A container's keeps more."""
+    long = [f'  File "{"a" * 108}\n    {"b" * 52}()' for _ in range(12)]
+    stderr = ["Traceback (most recent call last):", *long, f"ValueError: {'c' * 11}"]
+    kept = "\n".join(stderr[-6:])
+    assert len(kept) + 1 == 904
+    assert policy.last_words(stderr, Exit(1), package=True) == f"Traceback (most recent call last):\n  [...]\n{kept}"
+    assert policy.last_words(stderr, Exit(1), package=False).count("  File ") == 11
+    short = ["Traceback (most recent call last):", *(one[:125] for one in long[:6]), f"ValueError: {'c' * 41}"]
+    assert len("\n".join(short)) + 1 == 845
+    assert policy.last_words(short, Exit(1), package=True) == "\n".join(short)
+
+
+def test_the_last_frame_stays_where_the_error_is_long() -> None:
+    """A package's error whose message alone is longer than the rest still has the frame that raised it."""
+    stderr = ["Traceback (most recent call last):", '  File "a.py"', '  File "b.py"', f"ValueError: {'c' * 1500}"]
+    words = policy.last_words([*stderr[:1], *stderr[1:2] * 100, *stderr[2:]], Exit(1), package=True)
+    assert words.endswith("\n".join(stderr[2:])) and words.count("  [...]\n") == 1
+
+
 @pytest.mark.parametrize(("state", "settings"), [(states.PENDING, {"fresh": 60}), (states.QUEUED, {"queued": 60})])
 def test_a_job_of_a_client_is_pending_and_then_queued_for_a_moment(
     tmp_path: Path, state: str, settings: dict[str, float]
