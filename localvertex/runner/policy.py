@@ -8,7 +8,7 @@ same name, up to five times, after which the whole job is retried up to three ti
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -90,6 +90,32 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
 
 
+_NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
+_LAST_LINES = 10
+
+
+def lacking(replica: str, exit_: Exit, lines: Sequence[str]) -> JobError | None:
+    """Return the error of a job whose replica had too little memory or disk, None if it ended for another reason.
+
+    The service looks at the machine's boot disk; here the replica's last lines say that a disk is full. Sources: public errors of
+    2025-11 (the disk's sentence, with code 8) and 2026-07 (memory with code 8).
+
+    Args:
+        replica: Its name.
+        exit_: How it ended.
+        lines: What it wrote on stderr.
+    """
+    pool = replica.rpartition("-")[0]
+    if exit_.out_of_memory:
+        text = f"Replicas low on memory: {pool}. Specify a machine with larger memory and try again."
+    elif _NO_SPACE.search("\n".join(lines[-_LAST_LINES:])):
+        page = "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec"
+        text = f"Replicas low on disk: {pool}. Specify a larger bootDiskSizeGb {page} and try again."
+    else:
+        return None
+    return JobError(RESOURCE_EXHAUSTED, text)
+
+
 def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str, *, package: bool) -> str:
     """Return the error of a job whose replica failed, in the service's words (public logs of 2025-11 to 2026-05).
 
@@ -103,10 +129,6 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
         job_id: Number of the job.
         package: Whether it ran a Python package.
     """
-    if exit_.out_of_memory:
-        return (
-            f"Replicas low on memory: {replica.rpartition('-')[0]}. Specify a machine with larger memory and try again."
-        )
     reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " "
     if exit_.code == _UNSTARTED:
         reason = f" Termination reason: StartError. \nTermination log message: failed to create containerd task: failed to create shim task: {stderr}\n\n"

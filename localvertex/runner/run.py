@@ -481,8 +481,11 @@ class _JobRun:
         return self._exit_error(Exit(1))
 
     def _exit_error(self, exit_: Exit) -> JobError:
-        of = (self.options.project_number, self.options.job_id)
         member = self.members.get(self.failed_replica)
+        lines = [*(member.errors if member is not None else ()), *self.last_words.splitlines()]
+        if error := policy.lacking(self.failed_replica, exit_, lines):
+            return error
+        of = (self.options.project_number, self.options.job_id)
         package = member is None or "pythonPackageSpec" in self._pool(member.replica).data
         message = policy.exit_message(self.failed_replica, exit_, self.last_words, *of, package=package)
         return JobError(policy.INVALID_ARGUMENT, message)

@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
-from localvertex.runner import Control, JobResult, Line, RunOptions, children, run, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions, children, policy, run, run_job
 from localvertex.runner.children import Children, Command, Exit
+from localvertex.runner.result import JobError
 from tests.support.jobkit import job, output, pool, sdist
 from vertexrig.project.local import LocalImage
 
@@ -415,10 +416,33 @@ def test_memory_limit(root: Path) -> None:
     code = "data = []\nimport time\nwhile len(data) < 60:\n    data.append(b'x' * 10_000_000); time.sleep(0.02)\ntime.sleep(600)"
     result = run_job(job(pool(code)), root=root, options=RunOptions(grace=0.5, memory_limit=200_000_000))
     assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert (
-        result.error.message.splitlines()[0]
-        == "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
+    text = "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
+    assert result.error == JobError(policy.RESOURCE_EXHAUSTED, text)
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_a_full_disk(root: Path, tmp_path: Path, package: bool) -> None:
+    """A replica whose last lines name a full disk fails the job with the service's sentence; the hint and the traceback stay."""
+    shell = {"imageUri": "a", "command": ["sh", "-c"], "args": ["echo 'cp: x: No space left on device' >&2; exit 1"]}
+    machine = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
+    own = pool("raise OSError(28, os.strerror(28))") if package else {**machine, "containerSpec": shell}
+    options = RunOptions(grace=0.5, engine="none", images={"a": LocalImage(tmp_path, ("sh",))})
+    result = run_job(job(pool(WAIT), own), root=root, options=options)
+    text = (
+        "Replicas low on disk: workerpool1. Specify a larger bootDiskSizeGb "
+        "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec and try again."
     )
+    assert result.error == JobError(policy.RESOURCE_EXHAUSTED, text)
+    assert "a disk is full" in result.hint and ("OSError" in result.traceback) == package
+
+
+def test_a_full_disk_that_was_left_behind(root: Path) -> None:
+    """A replica that wrote of a full disk, went on and failed for another reason has the error of its end."""
+    code = (
+        "print('No space left on ' + 'device', *range(12), sep=chr(10), file=sys.stderr)\nraise ValueError('bad shape')"
+    )
+    result = run_job(job(pool(code)), root=root, options=FAST)
+    assert result.error is not None and result.error.code == policy.INVALID_ARGUMENT
 
 
 def test_hundred_megabytes_of_output(root: Path) -> None:

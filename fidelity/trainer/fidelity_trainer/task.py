@@ -84,6 +84,8 @@ def main():
         held = []
         while True:
             held.append(bytearray(64 * 1024 * 1024))
+    if options.do == "disk":
+        raise OSError(28, os.strerror(28))
     if options.do == "save":
         folder = os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/")
         os.makedirs(folder, exist_ok=True)
