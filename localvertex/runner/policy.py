@@ -90,7 +90,10 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
 
 
-_NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
+# Not of shared memory, such as that of PyTorch's data loader: a larger disk does not help there.
+_NO_SPACE = re.compile(
+    r"^(?!.*(?:/torch_|/dev/shm|shared memory)).*(?:No space left on device|\[Errno 28\])", re.MULTILINE
+)
 _LAST_LINES = 10
 
 

@@ -436,6 +436,13 @@ def test_a_full_disk(root: Path, tmp_path: Path, package: bool) -> None:
     assert "a disk is full" in result.hint and ("OSError" in result.traceback) == package
 
 
+def test_full_shared_memory_is_no_full_disk() -> None:
+    """What PyTorch's data loader says of shared memory has the error of an exit, since a larger disk would not help."""
+    said = "RuntimeError: unable to write to file </torch_12_34_0>: No space left on device (28)"
+    assert policy.lacking("workerpool0-0", Exit(1), [said]) is None
+    assert policy.lacking("workerpool0-0", Exit(1), [said, "OSError: [Errno 28] x"]) is not None
+
+
 def test_a_full_disk_that_was_left_behind(root: Path) -> None:
     """A replica that wrote of a full disk, went on and failed for another reason has the error of its end."""
     code = (
