@@ -151,11 +151,7 @@ class Studies:
     def get(self, name: str) -> Json:
         """Return a tuning job's body with its trials, or 404."""
         stored = self._stored(name)
-        trials = [
-            # `failed` is the run's own; the API's Trial has no such field.
-            {k: v for k, v in record.items() if k != "failed"}
-            for record in self.store.trials(stored.name)
-        ]
+        trials = [_shown(record) for record in self.store.trials(stored.name)]
         return {**stored.body, "trials": trials} if trials else stored.body
 
     def cancel(self, name: str) -> None:
@@ -252,7 +248,6 @@ class Studies:
             engine,
             _Executor(self.jobs, stored),
             save,
-            name=name,
             max_trial_count=int(data["maxTrialCount"]),
             parallel_trial_count=int(data["parallelTrialCount"]),
             max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
@@ -279,6 +274,15 @@ class Studies:
         # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
+
+
+def _shown(record: Mapping[str, Any]) -> Json:
+    """Return a trial as a tuning job shows it: without a name, and its final measurement without a time (recordings of 2021 and 2022)."""
+    # `failed` is the run's own; the API's Trial has no such field. Records that older versions kept have a name.
+    shown = {key: value for key, value in record.items() if key not in ("failed", "name")}
+    if final := shown.get("finalMeasurement"):
+        shown["finalMeasurement"] = {key: value for key, value in final.items() if key != "elapsedDuration"}
+    return shown
 
 
 def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:

@@ -109,7 +109,6 @@ class StudyRun:
         max_failed_trial_count: Failed trials that fail the job. 0: the first trial to end fails the job if it failed,
             and afterwards more than half of those ended, from the third failure on (the service decides "by an
             internal ratio"; this one is ours). A trial whose job ended well without a metric is not a failed one.
-        name: Resource name of the tuning job; trials are named under it.
         failing: Why the study is to end as failed, as `on_failing` was told before a crash; "" if it is not.
         on_failing: Keeps why the study fails, durable on return; it is called before the trials that still run are stopped.
         discrete: How DISCRETE values that are whole numbers reach the trainer: `decimal` ("128.0"), `whole` ("128"), or `retry`:
@@ -128,7 +127,6 @@ class StudyRun:
         max_trial_count: int,
         parallel_trial_count: int = 1,
         max_failed_trial_count: int = 0,
-        name: str = "",
         failing: str = "",
         on_failing: Callable[[str], None] = lambda message: None,
         discrete: str = "retry",
@@ -137,7 +135,7 @@ class StudyRun:
         # Trials whose last start was with whole numbers, and those of them for which it was the second one; there is no third.
         self._begun_whole: set[str] = set()
         self._tried_whole: set[str] = set()
-        self.engine, self.executor, self.save, self.name = engine, executor, save, name
+        self.engine, self.executor, self.save = engine, executor, save
         self.on_failing = on_failing
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
         self.max_failed_trial_count = max_failed_trial_count
@@ -241,7 +239,6 @@ class StudyRun:
             else:
                 self._last += 1
                 trial = trials[trial_id]
-                trial.name = f"{self.name}/trials/{trial_id}" if self.name else ""
                 self.save(trial.record())
                 self._start(trial)
                 return

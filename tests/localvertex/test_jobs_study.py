@@ -99,6 +99,8 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
         spoken = {name for name, line in lines if line.text.startswith("rate --rate=")}
         assert spoken == {trial["customJob"] for trial in done["trials"]}
         assert [record["state"] for record in records if record["id"] == "3"][-1] == "SUCCEEDED"
+        assert all("name" not in trial and trial["customJob"] for trial in done["trials"])
+        assert all(set(trial["finalMeasurement"]) == {"stepCount", "metrics"} for trial in done["trials"])
     assert values[0] == values[1] and len(set(values[0])) == 3
     assert list((tmp_path / "rehearsals").iterdir()) == []
 

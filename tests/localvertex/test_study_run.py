@@ -102,9 +102,7 @@ def begun(tmp_path: Path) -> Iterator[Any]:
         executors.append(Processes(tmp_path, script))
         store = Records(tmp_path)
         engine = StudyEngine(spec, seed=1, trials=store.load())
-        return StudyRun(
-            engine, executors[-1], store.save, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
-        )
+        return StudyRun(engine, executors[-1], store.save, **counts)
 
     yield begin
     for executor in executors:
@@ -122,7 +120,7 @@ def test_a_study_runs_its_trials_side_by_side(begun: Any, tmp_path: Path) -> Non
     for trial in trials:
         assert trial.state.value == "SUCCEEDED" and len(trial.measurements) == 2
         assert trial.final_measurement.metrics["accuracy"] == trial.parameters[0]["value"]
-        assert trial.custom_job.endswith(f"customJobs/{trial.id}") and trial.name.endswith(f"7/trials/{trial.id}")
+        assert trial.custom_job.endswith(f"customJobs/{trial.id}")
     assert run.executor.most == 2
     assert Records(tmp_path).load() == [trial.record() for trial in trials]
 
