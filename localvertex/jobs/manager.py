@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from localvertex.http import ApiError, Json
@@ -238,8 +237,8 @@ class Jobs:
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
                     )
-                    for again in (PENDING, QUEUED):
-                        self.store.change(stored.name, partial(_moved, state=again))
+                    self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))
+                    self.store.change(stored.name, lambda own, _: resources.move(own, QUEUED))
                 self._enqueue(stored.name, job)
 
     def close(self) -> None:
@@ -436,10 +435,6 @@ class _Batch:
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:
     return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
-
-
-def _moved(body: Json, _: Json, state: str) -> None:
-    resources.move(body, state)
 
 
 def _unnamed(need: QuotaNeed) -> str:

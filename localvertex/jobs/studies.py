@@ -277,9 +277,9 @@ class Studies:
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
-    """Return a trial as a tuning job shows it: without a name, and its final measurement without a time (recordings of 2021 and 2022)."""
-    # `failed` is the run's own; the API's Trial has no such field. Records that older versions kept have a name.
-    shown = {key: value for key, value in record.items() if key not in ("failed", "name")}
+    """Return a trial's record as a tuning job shows it: its final measurement has no time (recordings of 2021 and 2022)."""
+    # `failed` is the run's own; the API's Trial has no such field.
+    shown = {key: value for key, value in record.items() if key != "failed"}
     if final := shown.get("finalMeasurement"):
         shown["finalMeasurement"] = {key: value for key, value in final.items() if key != "elapsedDuration"}
     return shown

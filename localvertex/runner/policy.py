@@ -159,8 +159,8 @@ _FRAME = re.compile(r'^  File "', re.MULTILINE)
 # What Kubernetes keeps of the output of a container that failed (terminationMessagePolicy FallbackToLogsOnError: 2048 bytes). That
 # the service reads it from there is inferred: recorded tracebacks lose their first frames.
 _MOST_WORDS = 2048
-# Of the log of a Python package less of the traceback fits: its executor writes lines of JSON, and some of its own after the traceback.
-# Two errors of 2026-02 show how much: five frames of 904 characters and not the sixth, and a whole traceback of 845 characters.
+# Less of a Python package's traceback is kept. The number is inferred from two errors of 2026-02: one has five frames of 904 characters
+# and not the sixth, the other a whole traceback of 845 characters.
 _MOST_OF_PACKAGE = 1024
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,8 +100,13 @@ def _filled(pools: Any) -> list[Json]:
         count = pool.get("replicaCount") or (pool.get("autoscalingSpec") or {}).get("minReplicaCount", "1")
         # Text, as REST writes an int64; an id that the client gave wins.
         id_ = _id(pool.get("machineSpec") or {})
-        taken = sum(str(other["id"]).startswith(id_) for other in made)
-        made.append({"id": f"{id_}-{taken}" if taken else id_, **pool, "replicaCount": str(count)})
+        taken = {other["id"] for other in made}
+        free = next(
+            one
+            for one in itertools.chain([id_], (f"{id_}-{number}" for number in itertools.count(1)))
+            if one not in taken
+        )
+        made.append({"id": free, **pool, "replicaCount": str(count)})
     return made
 
 

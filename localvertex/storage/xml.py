@@ -59,7 +59,11 @@ _FIELDS = {
 
 
 _EXPIRED = "The provided token has expired."
-_NO_POLICY = "The content of the form does not meet the conditions specified in the policy document."
+_MESSAGES = {
+    "ExpiredToken": _EXPIRED,
+    "InvalidPolicyDocument": "The content of the form does not meet the conditions specified in the policy document.",
+}
+"""By code; the error's own message is then the details."""
 
 
 class XmlApi(Api):
@@ -140,10 +144,8 @@ class XmlApi(Api):
             code, message = "NoSuchBucket", ""
         if isinstance(error, KeptError):
             code, message = error.xml
-        if error.reason == "InvalidPolicyDocument":
-            code, message = error.reason, _NO_POLICY
-        elif error.reason[:1].isupper():
-            code, message = error.reason, _EXPIRED if error.reason == "ExpiredToken" else ""
+        if error.reason[:1].isupper():
+            code, message = error.reason, _MESSAGES.get(error.reason, "")
         details = f"<Details>{markup(error.message)}</Details>" if message not in ("", error.message) else ""
         body = f"{_DECLARATION}<Error><Code>{code}</Code><Message>{markup(message or error.message)}</Message>{details}</Error>"
         return _xml("" if error.code == 304 else body, error.code, error.headers)

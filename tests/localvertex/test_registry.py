@@ -265,11 +265,12 @@ def test_a_pool_is_called_by_its_machine_and_its_accelerators(services: Services
     """A pool without an id has one of its machine type, its accelerators and their number; a second one of that kind has a number more."""
     machine = {"machineType": "n1-highmem-2", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
     pools = [{"machineSpec": machine, "replicaCount": 1}] * 2
-    asked = {"resourcePools": [*pools, {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 4}]}
+    plain = {"machineSpec": {"machineType": "n1-highmem-2"}, "replicaCount": 4}
+    asked = {"resourcePools": [*pools, plain]}
     services("CreatePersistentResource", parent=PARENT, persistentResourceId="gpus", persistentResource=asked)
     made = services("GetPersistentResource", name=f"{PARENT}/persistentResources/gpus")["resourcePools"]
     with_gpu = "n1-highmem-2-nvidia-tesla-t4-1"
-    assert [pool["id"] for pool in made] == [with_gpu, f"{with_gpu}-1", "n1-standard-4"]
+    assert [pool["id"] for pool in made] == [with_gpu, f"{with_gpu}-1", "n1-highmem-2"]
 
 
 def test_the_pools_of_a_persistent_resource_are_resized(services: Services) -> None:
