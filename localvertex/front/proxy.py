@@ -39,6 +39,9 @@ _LOG = logging.getLogger(__name__)
 # An IPv6 address in brackets, or anything without a colon; `is_host` decides what is a name.
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
 _ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
+_MOST_CONNECTIONS = 1000
+_FILES_OF_CONNECTION = 4
+"""Three of its own, and one for the rest of the server."""
 _MANY = 100
 """Connections at one time above which memory is returned to the system later."""
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -154,11 +157,24 @@ class Connections:
             asyncio.get_running_loop().call_later(1, _give_back)
 
 
+def allow_files() -> None:
+    """Raise this process' limit of open files, 1,024 in most shells, to what `_MOST_CONNECTIONS` need, or as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_CONNECTIONS * _FILES_OF_CONNECTION
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # macOS can allow less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def most_connections() -> int:
     """Return the limit of connections, by the limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A quarter: three files per connection, and room for the rest of the server.
-    return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
+    return (
+        _MOST_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(64, min(_MOST_CONNECTIONS, soft // _FILES_OF_CONNECTION))
+    )
 
 
 def _give_back() -> None:

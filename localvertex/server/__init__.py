@@ -45,6 +45,7 @@ from localvertex.front.control import (
     up,
     usual_port,
 )
+from localvertex.front.proxy import allow_files
 from localvertex.front.public_buckets import PublicBuckets
 from localvertex.front.serving import protocol, server_with
 from localvertex.front.variables import of_replica, programs
@@ -288,6 +289,7 @@ def running(
     root = state.bind(settings.root)
     # A server that is started in a shell of `local env` must not lead its own connections to itself.
     os.environ.pop(state.NAMES, None)
+    allow_files()
     # The folder before the ports: of two that start at once the later one must not take a port.
     with (
         state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy, bound(0) as tls,

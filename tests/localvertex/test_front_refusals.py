@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import resource
 import socket
 import ssl
 import struct
@@ -98,6 +99,18 @@ def test_a_busy_server_refuses_no_whole_head(tmp_path: Path, monkeypatch: pytest
         client.connect(listener.getsockname())
         client.sendall(b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")
         assert b"example.com is not a host of Google's APIs" in asyncio.run(answered(listener, client))
+
+
+def test_a_login_shells_limit_of_files_is_raised() -> None:
+    """A server takes all its connections where a shell allows 1,024 open files, and fewer only if the system does not allow more."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+        assert proxy.most_connections() == 128
+        proxy.allow_files()
+        assert proxy.most_connections() == (1000 if hard == resource.RLIM_INFINITY else min(1000, hard // 4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
 def test_a_thousand_connections(here: RunningServer, front_client: requests.Session) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import engine
-from tests.support.tools import need
+from tests.support.tools import missing, need
 from tools import own_podman
 from tools.own_podman import BASE, EXECUTOR, other_python
 
@@ -36,10 +36,13 @@ def left(root: Path) -> list[str]:
 
 
 def storage() -> Path:
-    """Return the folder of a podman with images; see `tools.own_podman`."""
+    """Return the folder of a podman with images; see `tools.own_podman`. A podman that cannot run them is as good as none."""
     for program in ("podman", "runc"):
         need(program)
-    return own_podman.storage()
+    try:
+        return own_podman.storage()
+    except OSError as error:
+        missing(f"podman runs no image for this user: {error}")
 
 
 def use(folder: Path, patch: pytest.MonkeyPatch) -> Path:

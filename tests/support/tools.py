@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -61,13 +61,14 @@ def available(program: str) -> str | None:
 
 def need(program: str) -> str:
     """The path of a program that users may not have: without it a test skips here and fails in CI."""
-    found = available(program)
-    if found is None:
-        message = f"{program} is not installed"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
+    return available(program) or missing(f"{program} is not installed")
+
+
+def missing(why: str) -> NoReturn:
+    """Skip a test for what users may not have; in CI it fails."""
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 _ENVIRONMENTS: list[Path] = []

@@ -26,8 +26,9 @@ import yaml
 from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
+from localvertex.runner.pythons import find_python
 from tests.support import clouds, packages
-from tests.support.tools import need, typed
+from tests.support.tools import available, missing, need, typed
 from vertexrig import cli
 from vertexrig.project import config
 from vertexrig.project.local import LocalImage
@@ -184,6 +185,8 @@ def _locked(stage: Stage) -> tuple[str, ...]:
 def _python(stage: Stage) -> tuple[str, ...]:
     """The image whose lock file is there; uv makes its environment."""
     need("uv")
+    if find_python("3.12") == "3.12" and available("python3.12") is None:  # uv would have to download it
+        missing("Python 3.12, which the image has, is not installed")
     _locked(stage)
     return ("--image", "build")
 
