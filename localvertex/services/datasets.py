@@ -11,15 +11,17 @@ import random
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from localvertex.http import Json, invalid
 from localvertex.jobs.store import ResourceStore
+from localvertex.jobs.validation import found_errors
 from localvertex.runner.environment import local_path, object_file
 from localvertex.services.collection import Collection, Kind
 from localvertex.services.metadata import MetadataStores
-from localvertex.services.router import PACKAGE, Method, precondition
+from localvertex.services.router import PACKAGE, Done, Method, precondition
 from vertexrig import times
 from vertexrig.errors import VertexrigError
 
@@ -50,6 +52,23 @@ _UNANNOTATED = (
     "tuning with managed dataset."
 )
 """Message for datasets that are not tabular (python-aiplatform issue 944 and pull 199)."""
+_ANNOTATIONS = {
+    f"{_SCHEMAS}/annotation/{name}_1.0.0.yaml"
+    for name in (
+        "image_bounding_box",
+        "image_classification",
+        "image_segmentation",
+        "text_classification",
+        "text_extraction",
+        "text_sentiment",
+        "video_action_recognition",
+        "video_classification",
+        "video_object_tracking",
+    )
+}
+"""The service's schemas of annotations (google-cloud-aiplatform 2.7.0, google/cloud/aiplatform/schema.py)."""
+_NOT_AN_ANNOTATION = "Invalid annotation schema uri."
+"""Message for another schema of annotations (python-aiplatform issue 927)."""
 _UNSPLIT = ("filterSplit", "timestampSplit", "stratifiedSplit", "bigqueryDestination", "savedQueryId")
 _ORDER_SEED = 0
 
@@ -67,7 +86,15 @@ class Datasets:
 
     def table(self) -> dict[str, Method]:
         """Return the methods served; a deleted dataset's source stays."""
-        return self.collection.methods()
+        return self.collection.methods() | {"CreateDataset": self.create}
+
+    def create(self, request: Json) -> Done:
+        """CreateDataset: its response does not have the dataset's bucket, which GetDataset shows (recordings of Config Connector)."""
+        done = self.collection.create(request)
+        assert isinstance(done, Done)
+        response = done.response or {}
+        shown = {key: value for key, value in response["metadata"].items() if key != "gcsBucket"}
+        return replace(done, response={**response, "metadata": shown})
 
     def _filled(self, request: Json, fields: Json) -> Json:
         """Return the fields of a dataset as the service adds to them; its source is read when a pipeline trains on it."""
@@ -103,6 +130,8 @@ class Datasets:
         tabular = _TABULAR in str(dataset.get("metadataSchemaUri", ""))
         if not tabular and not config.get("annotationSchemaUri"):
             raise precondition(_UNANNOTATED)
+        if not tabular and config["annotationSchemaUri"] not in _ANNOTATIONS:
+            raise found_errors([("training_pipeline.input_data_config.annotation_schema_uri", _NOT_AN_ANNOTATION)])
         unserved = [key for key in _UNSPLIT if config.get(key)]
         if unserved or not tabular:
             what = f"input_data_config.{unserved[0]}" if unserved else str(dataset.get("metadataSchemaUri"))

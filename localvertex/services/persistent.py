@@ -25,6 +25,7 @@ _KIND = Kind(
         "Create PersistentResource request received. Checking project configuration and quota...",
         "Your persistent resource is ready.",
     ),
+    starts=True,
     id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
     allowed="persistent_resource_id can only contain numbers, lower case letters and hyphens. The first character must be a "
     "letter, and the last character must be a letter or number.",
@@ -73,8 +74,17 @@ class PersistentResources:
     def reboot(self, request: Json) -> Done:
         """RebootPersistentResource: its start time is now; jobs on it keep running."""
         name = self.collection.stored(request["name"]).name
-        made = self.collection.store.change(name, lambda body, _: body.update(startTime=resources.now()))
-        return Done(location_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
+        begun = {key: value for key, value in _KIND.started().items() if key in _KIND.known}
+        made = self.collection.store.change(name, lambda body, _: body.update(begun))
+        return Done(
+            location_of(name),
+            "RebootPersistentResourceOperationMetadata",
+            "PersistentResource",
+            made,
+            name,
+            progress=("Waiting for persistent resource shut down.", ""),
+            running={"state": "RUNNING", "worksOn": [name]},
+        )
 
     def require(self, parent: str, job: Mapping[str, Any]) -> None:
         """Refuse a job that names a persistent resource which does not exist."""
@@ -89,8 +99,7 @@ def _running(request: Json, fields: Json) -> Json:
         fields = {**fields, "resourcePools": _filled(fields["resourcePools"])}
     if "parent" not in request:  # an update
         return fields
-    started = {"state": "RUNNING", "startTime": resources.now()}
-    return {"displayName": request["persistentResourceId"], **fields, **started}
+    return {"displayName": request["persistentResourceId"], **fields, "state": "RUNNING"}
 
 
 def _filled(pools: Any) -> list[Json]:

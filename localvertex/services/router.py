@@ -61,6 +61,8 @@ class Done:
         created: Creation time of the new resource, which is the operation's, too.
         progress: Its first and last progress message.
         details: Fields of the metadata beside genericMetadata.
+        id: Id of the operation, "" for a new number.
+        running: Fields of genericMetadata in the first answer, while the operation is not done.
     """
 
     parent: str
@@ -71,11 +73,13 @@ class Done:
     created: str = ""
     progress: tuple[str, str] | tuple[()] = ()
     details: Json | None = None
+    id: str = ""
+    running: Json | None = None
 
     @property
     def begins(self) -> bool:
-        """Whether the first answer shows the operation as not done, which was recorded where resources are created."""
-        return self.metadata.startswith(("Create", "Upload"))
+        """Whether the first answer shows the operation as not done, as recorded where resources are created or rebooted."""
+        return self.metadata.startswith(("Create", "Upload", "Reboot"))
 
 
 Method = Callable[[Json], "Json | list[Json] | Done"]
@@ -358,17 +362,20 @@ def operation(store: ResourceStore, done: Done, version: str) -> Json:
     """Store an operation that is done, and return it in the form of that API version."""
     prefix = f"type.googleapis.com/{PACKAGE.removesuffix('v1')}{version}."
     kind = f"{prefix}{done.kind}" if done.kind else "type.googleapis.com/google.protobuf.Empty"
-    name = resources.new_name(done.parent, OPERATIONS)
+    name = f"{done.parent}/{OPERATIONS}/{done.id}" if done.id else resources.new_name(done.parent, OPERATIONS)
     begun = done.created or resources.now()
     first, last = (
         {
             "@type": prefix + done.metadata,
-            "genericMetadata": {"createTime": begun, "updateTime": time},
+            "genericMetadata": {"createTime": begun, "updateTime": time, **generic},
             **({"progressMessage": message} if message else {}),
             **(done.details or {}),
         }
-        for time, message in zip(
-            (begun, resources.now(begun) if done.begins else begun), done.progress or ("", ""), strict=True
+        for time, message, generic in zip(
+            (begun, resources.now(begun) if done.begins else begun),
+            done.progress or ("", ""),
+            (done.running or {}, {}),
+            strict=True,
         )
     )
     shown: Json = {"name": f"{done.above or done.parent}/{OPERATIONS}/{resources.last_part(name)}", "metadata": first}

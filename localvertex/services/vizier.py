@@ -124,7 +124,13 @@ class Vizier:
             }
         details = {"clientId": client} if client else {}
         return Done(
-            location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, name, details=details
+            location_of(name),
+            "SuggestTrialsMetadata",
+            "SuggestTrialsResponse",
+            response,
+            name,
+            details=details,
+            id=f"{resources.last_part(name)}__{self._counted(name, 'suggested')}",
         )
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
@@ -297,14 +303,18 @@ class Vizier:
 
     def _next(self, study: str) -> str:
         """Return the id of a new trial; none is used twice, also where the last one was deleted."""
+        return str(self._counted(study, "last"))
+
+    def _counted(self, study: str, counter: str) -> int:
+        """Return a hidden counter of the study, which is one more for each call."""
         made: list[int] = []
 
         def edit(_: Json, hidden: Json) -> None:
-            hidden["last"] = hidden.get("last", 0) + 1
-            made.append(hidden["last"])
+            hidden[counter] = hidden.get(counter, 0) + 1
+            made.append(hidden[counter])
 
         self.store.change(study, edit)
-        return str(made[0])
+        return made[0]
 
     def _engine(self, stored: StoredResource) -> tuple[StudyEngine, dict[str, Json]]:
         """Return the study's engine and the records of its trials by id: those of the last call, or read anew."""

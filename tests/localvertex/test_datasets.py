@@ -19,6 +19,7 @@ from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.errors import ServiceError
 
 SCHEMA = "gs://google-cloud-aiplatform/schema/dataset/metadata/tabular_1.0.0.yaml"
+ANNOTATIONS = "gs://google-cloud-aiplatform/schema/dataset/annotation/image_classification_1.0.0.yaml"
 TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
 ROWS = 40
 TELL = """
@@ -164,7 +165,8 @@ def test_a_column_may_say_the_part() -> None:
         ({}, ["gs://data/../../x"], SCHEMA, "a path in a bucket has none"),
         ({}, [], SCHEMA, "has no source in Cloud Storage"),
         ({}, ["gs://data/all.csv"], SCHEMA.replace("tabular", "image"), "'annotation_schema_uri' should be set in"),
-        ({"annotationSchemaUri": "x"}, ["gs://data/all.csv"], SCHEMA.replace("tabular", "image"), "It does not serve gs://google-cloud-aiplatform"),
+        ({"annotationSchemaUri": ANNOTATIONS}, ["gs://data/all.csv"], SCHEMA.replace("tabular", "image"), "It does not serve gs://google-cloud-aiplatform"),
+        ({"annotationSchemaUri": ANNOTATIONS[:-1]}, ["gs://data/all.csv"], SCHEMA.replace("tabular", "image"), "\t1.Field: training_pipeline.input_data_config.annotation_schema_uri; Message: Invalid annotation schema uri.\t"),
         ({"timestampSplit": {"key": "x"}}, ["gs://data/all.csv"], SCHEMA, "It does not serve input_data_config.timestamp"),
         ({"predefinedSplit": {"key": "x"}}, ["gs://data/all.csv"], SCHEMA, "no column 'x'"),
         ({"predefinedSplit": {"key": "part"}}, ["gs://data/short.csv"], SCHEMA, "the row ['2'] has no 'part'"),
@@ -178,6 +180,15 @@ def test_what_is_not_served_is_refused(api: Api, config: Any, uri: Any, schema: 
     answer = train(api, {"datasetId": made(api, uri, schema), **config})
     assert answer.status_code == 400, answer.text
     assert expected in answer.json()["error"]["message"]
+
+
+def test_the_response_of_a_creation_has_no_bucket(api: Api) -> None:
+    """A finished creation shows the metadata without the dataset's bucket, which the dataset has."""
+    schema = SCHEMA.replace("tabular", "image")
+    begun = api.call("POST", "datasets", json={"displayName": "images", "metadataSchemaUri": schema}).json()
+    response = api.get(begun["name"])["response"]
+    kept = api.get(response["name"])["metadata"]
+    assert response["metadata"] == {"dataItemSchemaUri": kept["dataItemSchemaUri"]} and "gcsBucket" in kept
 
 
 def test_a_dataset_that_is_not_there(api: Api) -> None:

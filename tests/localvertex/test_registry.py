@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import uuid
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from localvertex.http import ApiError
+from localvertex.jobs import resources
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import Registry
@@ -252,13 +254,16 @@ def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) ->
 
 
 def test_operations_of_a_study_are_below_it(services: Services) -> None:
-    """A suggestion is an operation below the study, and the question whether to stop one below the trial (the API's collections)."""
+    """A suggestion is an operation below the study, counted in its id, and the question whether to stop one below the trial."""
     space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
     study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
     made = services("SuggestTrials", parent=study, suggestionCount=1, clientId="c")
     asked = services("CheckTrialEarlyStoppingState", trialName=f"{study}/trials/1")
     assert (made.above, asked.above) == (study, f"{study}/trials/1")
+    again = services("SuggestTrials", parent=study, suggestionCount=1, clientId="c")
+    id_ = study.rpartition("/")[2]
+    assert (made.id, again.id) == (f"{id_}__1", f"{id_}__2")
 
 
 def test_a_pool_is_called_by_its_machine_and_its_accelerators(services: Services) -> None:
@@ -271,6 +276,29 @@ def test_a_pool_is_called_by_its_machine_and_its_accelerators(services: Services
     made = services("GetPersistentResource", name=f"{PARENT}/persistentResources/gpus")["resourcePools"]
     with_gpu = "n1-highmem-2-nvidia-tesla-t4-1"
     assert [pool["id"] for pool in made] == [with_gpu, f"{with_gpu}-1", "n1-highmem-2"]
+
+
+def test_a_persistent_resource_starts_after_its_creation(services: Services) -> None:
+    """Its startTime has nine digits, and is between createTime and updateTime; a reboot, which has begun first, moves both."""
+    asked = {"resourcePools": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}]}
+    name = services("CreatePersistentResource", parent=PARENT, persistentResourceId="p", persistentResource=asked).above
+    made = services("GetPersistentResource", name=name)
+    reboot = services("RebootPersistentResource", name=name)
+    again = services("GetPersistentResource", name=name)
+    moments = [made["createTime"], *(one[key] for one in (made, again) for key in ("startTime", "updateTime"))]
+    since_1970 = [times.nanoseconds(one) or 0 for one in moments]
+    assert since_1970 == sorted(set(since_1970))
+    assert [len(one.rpartition(".")[2]) for one in moments] == [
+        len("123456Z"),
+        *[len("123456789Z"), len("123456Z")] * 2,
+    ]
+    assert reboot.begins and (reboot.above, reboot.running) == (name, {"state": "RUNNING", "worksOn": [name]})
+
+
+def test_an_etag_is_of_50_bytes() -> None:
+    """An etag is base64 of 50 bytes, as recorded ones."""
+    made = resources.etag()
+    assert len(base64.urlsafe_b64decode(made)) == 50 and made.startswith("AMEw9y")
 
 
 def test_the_pools_of_a_persistent_resource_are_resized(services: Services) -> None:

@@ -201,7 +201,7 @@ def new(text: str) -> str:
     """A text without the ids, times and etags that differ between two calls."""
     text = re.sub(r'AMEw9y[\w-]+=|(?<="etag": ")\d{13}', "ETAG", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
-    return re.sub(r"(?<=/)(\d{10,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})", "ID", text)
+    return re.sub(r"(?<=/)(\d{10,}(__\d+)?|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})", "ID", text)
 
 
 def test_v1beta1_messages_fit_v1s_classes() -> None:
