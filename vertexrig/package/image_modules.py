@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 
 SUPPLIED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -128,6 +127,8 @@ def brought(
         if name in BRINGS:
             names |= BRINGS[name]
             continue
+        from importlib import metadata  # 25 ms, and rarely needed
+
         try:
             required = metadata.requires(name) or ()
         except metadata.PackageNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from vertexrig.errors import PackageError
@@ -12,7 +13,7 @@ from vertexrig.package.folders import why_absent
 from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied
 from vertexrig.package.lock_files import locked
 from vertexrig.package.requirements import LEFT_OUT, Requirement
-from vertexrig.package.sources import gather
+from vertexrig.package.sources import Sources
 from vertexrig.trainer_source.trainer_model import Import, TrainerSource
 
 # Modules of newer Pythons than the prebuilt images' 3.10, with the version they came with.
@@ -41,22 +42,18 @@ def hint(folder: Path, module: str) -> str:
     return f". {why}" if why else ""
 
 
-def fit(folder: Path, trainer: TrainerSource, tf_version: str | None) -> Fit:
+def fit(sources: Sources, trainer: TrainerSource, tf_version: str | None) -> Fit:
     """Return what `build` refuses and leaves out of a trainer's requirements for an image with this TensorFlow.
 
     Args:
-        folder: The trainer's folder.
+        sources: The trainer's, for that image.
         trainer: The trainer as read.
         tf_version: TensorFlow of the image, None if not known.
-
-    Raises:
-        PackageError: The folder cannot be packaged.
     """
-    sources = gather(folder, tf_version)
     refusals = list(sources.refusals)
     # requirements that a setup.py computes are not known before the build
     if not refusals and not trainer.problems and not sources.unsafe:
-        imports = [item for item in trainer.imports if item.kind != "missing"]
+        imports = [item for item in trainer.imports if item.kind != "missing" and not item.caught]
         try:
             third_party(imports, sources.folder, sources.requirements, tf_version)
         except PackageError as error:
@@ -72,8 +69,14 @@ def third_party(
     Raises:
         PackageError: One is named nowhere, and no requirement may bring it.
     """
-    names, unknown = brought((item.name for item in requirements), locked(folder))
-    known, more = declared_modules(item.name for item in requirements), declared_modules(names)
+    known = declared_modules(item.name for item in requirements)
+
+    @cache  # most imports do not need it
+    def more() -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the modules of what the requirements bring, and the requirements of which that is not known."""
+        names, unknown = brought((item.name for item in requirements), locked(folder))
+        return declared_modules(names), unknown
+
     unsure = [item for item in requirements if not item.sure]
     warnings: list[str] = []
     supplied: set[str] = set()
@@ -95,7 +98,7 @@ def third_party(
             declared.add(top)
         elif is_supplied(top, tf_version):
             supplied.add(top)
-        elif top.lower() in more:
+        elif top.lower() in more()[0]:
             declared.add(top)
         # a URL without a name may bring any module, unless the folder itself has one of that name
         elif not item.caught and unsure and not hint(folder, top):
@@ -103,7 +106,7 @@ def third_party(
             warnings.append(
                 f"{place}: imports {top}: whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) brings it is not known"
             )
-        elif not item.caught and unknown and not hint(folder, top):
+        elif not item.caught and (unknown := more()[1]) and not hint(folder, top):
             shown = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
             warnings.append(f"{place}: imports {top}: whether a dependency of {shown} brings it is not known")
         elif not item.caught:

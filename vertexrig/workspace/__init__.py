@@ -253,10 +253,11 @@ class Workspace:
             # imported here: the trigger has no trainer folder and does not load these modules
             from vertexrig.checks import trainer_files
             from vertexrig.package.imports import fit
+            from vertexrig.package.sources import gather
 
-            for problem in trainer_files.check_requirements(
-                fit(self._trainer_folder(), trainer, tf_version), pool.program_path
-            ):
+            named = self._named_trainer
+            sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
+            for problem in trainer_files.check_requirements(fit(sources, trainer, tf_version), pool.program_path):
                 problems.setdefault(problem.message, problem)  # the same for two versions is said once
         return checks.findings("requirements", problems.values(), document)
 
