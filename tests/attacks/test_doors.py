@@ -186,6 +186,7 @@ DOORS: dict[str, tuple[str, st.SearchStrategy[bytes], tuple[tuple[str, ...], ...
 }  # fmt: skip
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("door", DOORS)
 def test_any_file_ends(door: str) -> None:
     """No traceback, no hang, no gigabyte, and an exit code of the table, whatever is in the file."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -168,6 +169,7 @@ class Tags(HTMLParser):
         self.tags.append(tag)
 
 
+@pytest.mark.whole
 def test_no_page_gets_another_structure_from_a_name() -> None:
     """A page with a hostile name has the blocks, links and tags that it has with a harmless one."""
 

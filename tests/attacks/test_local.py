@@ -64,6 +64,7 @@ def test_another_user_is_refused(here: server.RunningServer) -> None:
     assert [status_of(as_user(0, here.port, data)) for data in tries[:2]] == [200, 200]
 
 
+@pytest.mark.whole
 def test_a_replica_reaches_the_server(here: server.RunningServer) -> None:
     """A replica, which is a process of the same user, is answered by the server that started it."""
     code = (
@@ -243,6 +244,7 @@ SECRETS = ("AWS_SECRET_ACCESS_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "HF_TOKE
            "PIP_PASSWORD")  # fmt: skip
 
 
+@pytest.mark.whole
 def test_planted_secrets_reach_neither_a_package_nor_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of 12 planted secrets is in the environment of pip, of a package's setup.py or of a replica; what pip and
     CUDA need is in all of them.
@@ -292,6 +294,7 @@ def test_paths_do_not_lead_out_of_a_bucket(tmp_path: Path, uri: str, where: str)
     assert sorted(path.name for path in tmp_path.rglob("*") if "escaped" in path.name) == []
 
 
+@pytest.mark.whole
 @on_linux
 def test_a_killed_supervisor_leaves_no_grandchild(tmp_path: Path) -> None:
     """A daemon that a trainer started in a new session ends although the replica's supervisor was killed with -9."""

@@ -131,6 +131,7 @@ def test_a_log_acts_on_no_terminal(folder: Path, capfd: pytest.CaptureFixture[st
 AWKWARD = ('a"b', "a\\", 'a\\"b', "a\nb", "a'b", "a\u2028b", 'a\\": alert(1), "b', NAME)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("names", [AWKWARD[:4], AWKWARD[4:]], ids=["quotes", "more"])
 def test_no_name_breaks_a_chart(names: tuple[str, ...]) -> None:
     """Each chart of a study whose parameters, metric and choices have such names is drawn."""

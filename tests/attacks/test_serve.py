@@ -108,6 +108,7 @@ def test_function_serve_refuses_another_user(function: int) -> None:
     assert status_of(answer) == 403 and b"65534" in answer
 
 
+@pytest.mark.whole
 def test_unfinished_bodies_are_few_and_end(function: int) -> None:
     """Of 40 requests whose body never ends, 32 are waited for, the others get 503 at once; others are served meanwhile,
     and each that waited gets 408.

@@ -72,6 +72,7 @@ def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
             pass
 
 
+@pytest.mark.whole
 def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> None:
     """`local up`, in the foreground and in the background, ends with the sentence and no traceback."""
     (state.bind(tmp_path) / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
@@ -128,6 +129,7 @@ def test_a_frozen_server_is_named(tmp_path: Path) -> None:
         control.down(tmp_path)
 
 
+@pytest.mark.whole
 @on_linux
 @pytest.mark.parametrize("left", [0, 100, 600])
 def test_a_full_disk_is_named(tmp_path: Path, left: int) -> None:
@@ -146,6 +148,7 @@ def test_a_full_disk_is_named(tmp_path: Path, left: int) -> None:
     assert time.monotonic() - began < SOON_S
 
 
+@pytest.mark.whole
 def test_two_ups_at_once_find_one_server(tmp_path: Path) -> None:
     """Four `up --detach` at once on one folder end with exit code 0 and name one and the same server."""
     argv = [

@@ -105,6 +105,7 @@ def _answer(url: str, content: bytes) -> tuple[int, bytes]:
     return (int(got.split(b" ", 2)[1]) if got.startswith(b"HTTP/") else 0), got
 
 
+@pytest.mark.whole
 def test_hostile_requests_start_nothing(here: server.RunningServer, url: str) -> None:
     """More than two hundred hostile requests: none is answered with a job, an error of ours, or what is inside; and the
     function serves on.

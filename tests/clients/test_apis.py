@@ -36,6 +36,7 @@ def test_the_generated_clients(library: str, run: Run) -> None:
     assert seen["rest"] == [line.replace("grpc", "rest") for line in seen["grpc"][:-1]]
 
 
+@pytest.mark.whole
 def test_scheduler_and_logging(run: Run) -> None:
     """google-cloud-scheduler and google-cloud-logging work at their defaults; a tail has what is written after it."""
     done = run(python("google.cloud.scheduler_v1", "google.cloud.logging"), str(PROGRAMS / "apis.py"))

@@ -136,6 +136,7 @@ def spec(backend: Backend, code: str, **fields: Any) -> dict[str, Any]:
     return {"workerPoolSpecs": [pool], **fields}
 
 
+@pytest.mark.whole
 def test_custom_job(backend: Backend, unique: str) -> None:
     """create, get, list by name, success with times, delete as an operation, and 404 afterwards."""
     body = {"displayName": unique, "jobSpec": spec(backend, "print('hello')"), "labels": {"by": "contract"}}

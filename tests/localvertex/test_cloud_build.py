@@ -197,6 +197,7 @@ def test_gcloud_builds_by_a_configuration(containers: Path, tmp_path: Path) -> N
     assert "BUILD=" in variables and "BUILD= " not in variables and "BUILD_ID" not in variables
 
 
+@pytest.mark.whole
 @GCLOUD
 def test_a_step_that_fails_is_named(containers: Path, tmp_path: Path) -> None:
     """A build whose Dockerfile fails ends as FAILURE, and gcloud prints the step and its exit code."""

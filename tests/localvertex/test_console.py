@@ -168,6 +168,7 @@ def test_a_job_and_its_log_are_followed(
         assert page.evaluate("window.kept") is True
 
 
+@pytest.mark.whole
 def test_a_study_has_a_table_and_charts(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
     """Each trial is a point of the history and of each slice, and a line through all parameters; its log is a click away."""
     with shown(browser, here, f"#/jobs/{study['name']}") as page:

@@ -22,6 +22,7 @@ def here(tmp_path: Path) -> Iterator[server.RunningServer]:
         yield running
 
 
+@pytest.mark.whole
 def test_candidates_are_shown_beside_each_other(here: server.RunningServer) -> None:
     """The page of a job with candidates lists the jobs of its request in order, with how long each waited and why it ended; no others."""
     api = Api(here.url)

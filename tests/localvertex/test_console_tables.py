@@ -82,6 +82,7 @@ def test_conditional_parameters_stand_under_their_heads(browser: Any, here: serv
     ]
 
 
+@pytest.mark.whole
 def test_the_newest_delivery_is_found_behind_many(browser: Any, here: server.RunningServer) -> None:
     """The newest delivery is shown if its bucket is behind many by name, and if a thousand names of the month are before its own; those of a staging bucket of Google's, too."""
     names = [f"a-{number:02}" for number in range(21)] + ["cloud-ai-platform-1", "decided"]
@@ -101,6 +102,7 @@ def test_the_newest_delivery_is_found_behind_many(browser: Any, here: server.Run
         assert "staged" in page.inner_text("main")
 
 
+@pytest.mark.whole
 def test_no_call_is_shown_twice(browser: Any, here: server.RunningServer) -> None:
     """While several requests for the calls are under way, each call is one row."""
     held: list[Any] = []
@@ -123,6 +125,7 @@ def test_no_call_is_shown_twice(browser: Any, here: server.RunningServer) -> Non
         assert rows.count() == 3
 
 
+@pytest.mark.whole
 def test_the_calls_of_another_server_take_the_place_of_the_last_ones(browser: Any, here: server.RunningServer) -> None:
     """After a restart the calls of the new server are shown from its first one on, and those of the last one are gone."""
     now = {"pid": 1, "words": ["old-1", "old-2"]}

@@ -49,6 +49,7 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
     return [text[4:] for _, text in lines if text.startswith("GOT ")], notes, done
 
 
+@pytest.mark.whole
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
     """A trainer that cannot read 8.0 is run with 8, the trials after it begin with whole numbers, and one line says so; a trial is
     one trial, with one job.

@@ -105,6 +105,7 @@ def test_damaged_files_are_made_again(tmp_path: Path) -> None:
     assert shaken(again.context("x.googleapis.com", ("http/1.1",)), tmp_path / "ca.pem", "x.googleapis.com") == ""
 
 
+@pytest.mark.whole
 def test_java_reads_the_trust_store(here: RunningServer, front_variables: dict[str, str]) -> None:
     """Keytool finds our authority in the trust store, beside the public ones."""
     keytool = need("keytool")

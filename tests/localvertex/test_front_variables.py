@@ -160,6 +160,7 @@ def test_tensorflow_in_a_replica_reads_one_authority(here: RunningServer) -> Non
     assert "GCS_READ_CACHE_MAX_SIZE_MB" in replica and "GCS_READ_CACHE_MAX_SIZE_MB" not in command
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("program", ["python", "java"])
 def test_a_replica_is_led_here(here: RunningServer, program: str) -> None:
     """A library in a replica that asks no proxy, and a JVM, reach this server by the real name, with TLS that they verify."""

@@ -38,6 +38,7 @@ os.makedirs(os.environ["HOME"], exist_ok=True)
 """
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not children.can_show_buckets(), reason="this system has no mount namespaces for programs")
 def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
     """A trainer that puts /gcs in place of gs:// leaves its model in the bucket, and nothing on the machine."""
@@ -63,6 +64,7 @@ def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
     assert done.state == "JOB_STATE_SUCCEEDED", done.error
 
 
+@pytest.mark.whole
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /gcs cannot be shown the job runs, and a line says what that means."""
     monkeypatch.setattr("localvertex.runner.command_line.can_show_buckets", lambda: False)

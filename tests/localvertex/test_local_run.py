@@ -292,6 +292,7 @@ def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path:
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
 
 
+@pytest.mark.whole
 def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_path: Path) -> None:
     """A command starts the server; another one that still runs when it ends keeps it, and stops it."""
     root = tmp_path / "state"

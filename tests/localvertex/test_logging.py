@@ -634,6 +634,7 @@ LOG_ENTRY = st.fixed_dictionaries(
 FILTERS = st.sampled_from(['timestamp>="9999-12-31T00:00:00Z"', "severity>=INFO", "x", "timestamp>x", "a" * 30_000])
 
 
+@pytest.mark.whole
 @settings(max_examples=examples(80, 500), deadline=None)
 @given(
     path=st.sampled_from(["entries:list", "entries:write", "entries:tail", "projects/p/logs"]),

@@ -96,6 +96,7 @@ def test_only_reads_of_listed_buckets_pass(client: requests.Session, here: Runni
     assert "closed" in server.call(here, "GET", "/v1/made")["absent"]
 
 
+@pytest.mark.whole
 def test_keras_data_sets_are_read_in_a_job(here: RunningServer) -> None:
     """A trainer that calls `keras.datasets` trains on what the listed bucket has."""
     np, made = pytest.importorskip("numpy"), io.BytesIO()

@@ -128,6 +128,7 @@ def test_a_uv_that_cannot_be_run_is_an_error_of_packages(cache: Path, monkeypatc
         pythons.make_python(pythons.wanted("tf-2.17", load(), None), print, lambda: False)
 
 
+@pytest.mark.whole
 def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None:
     """What must be there is; what no registry has is named; the second call makes nothing; other content is another folder."""
     need("uv")
@@ -203,6 +204,7 @@ pythons.make_python(pythons.WantedPython("tiny", {PYTHON!r}), print)
     assert psutil.wait_procs([uv], timeout=20)[1] == []
 
 
+@pytest.mark.whole
 def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp_path: Path) -> None:
     """--wire writes lines without a path; before the environment is made the error says how, afterwards the job's Python is
     its own, which has what the lock file has and nothing of this one.
@@ -289,6 +291,7 @@ def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monke
         pool_programs.python_for("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-8:latest", found, print, lambda: False)
 
 
+@pytest.mark.whole
 def test_a_package_that_breaks_the_framework_is_named(tmp_path: Path) -> None:
     """A requirement that replaces what this machine's TensorFlow needs is in the error of a job that fails, with the line that helps."""
     root = with_trainer(tmp_path / "state")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from localvertex.runner import JobResult, Line, RunOptions, run_job
 from tests.support.jobkit import job, output, pool
 from vertexrig.spec import cluster
@@ -52,6 +54,7 @@ def said(lines: list[Line]) -> dict[str, list[str]]:
     return {task: [text for text in output(lines, task) if text.startswith(("sum", "ranked"))] for task in tasks}
 
 
+@pytest.mark.whole
 def test_ranks_meet_through_the_variables_alone(root: Path) -> None:
     """Chief, workers and the evaluator form one world of four; the parameter server has no rank and is not waited for. PyTorch itself
     meets so in examples/pytorch-ddp.

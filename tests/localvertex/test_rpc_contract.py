@@ -155,6 +155,7 @@ def ids(channel: grpc.Channel) -> dict[str, str]:
 SEEN: set[str] = set()
 
 
+@pytest.mark.whole
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(requests())
 def test_both_ways_give_the_same(

@@ -70,6 +70,7 @@ def start(
     return seen, control, thread, results
 
 
+@pytest.mark.whole
 def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
     """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation."""
     last = (
@@ -240,6 +241,7 @@ def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
     assert results[0].state == "JOB_STATE_CANCELLED"
 
 
+@pytest.mark.whole
 def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
     """A worker lost for ever is started 6 times in each of 4 attempts, then the job fails."""
     worker = "print('up', flush=True)\nimport signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -346,6 +348,7 @@ def test_output_that_another_process_holds(tmp_path: Path, end: str) -> None:
         assert child.exit == Exit(0) and [line.text for line in lines] == ["begun", "last"]
 
 
+@pytest.mark.whole
 def test_the_output_of_an_installation_is_shown_as_it_comes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pip prints is handed on before it ends: the package's setup.py goes on once its line was seen."""
     seen, settings, lines = root / "seen", root / "pip.conf", list[Line]()
@@ -452,6 +455,7 @@ def test_a_full_disk_that_was_left_behind(root: Path) -> None:
     assert result.error is not None and result.error.code == policy.INVALID_ARGUMENT
 
 
+@pytest.mark.whole
 def test_hundred_megabytes_of_output(root: Path) -> None:
     """All of 100 MB of output arrives, in order, in memory that does not grow with it."""
     code = "import sys\nline = 'x' * 990\nfor i in range(100_000): sys.stdout.write(f'{i:09d}{line}\\n')"
@@ -479,6 +483,7 @@ def test_lines_carry_severity_and_data(root: Path) -> None:
     assert [line.payload for line in own] == [{"severity": "warning", "message": "low"}]
 
 
+@pytest.mark.whole
 def test_accelerators_are_stood_in_for(root: Path) -> None:
     """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
     gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)

@@ -30,6 +30,7 @@ def test_a_package_that_is_not_there(root: Path) -> None:
     assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
 
 
+@pytest.mark.whole
 def test_a_module_that_is_not_there(root: Path) -> None:
     """A wrong module fails the job with Python's own words."""
     one = pool("")
@@ -38,6 +39,7 @@ def test_a_module_that_is_not_there(root: Path) -> None:
     assert result.error is not None and "No module named trainer.tsak" in result.error.message
 
 
+@pytest.mark.whole
 def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirements the interpreter already satisfies are taken from it, without an index."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -74,6 +76,7 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.whole
 def test_the_same_package_is_installed_once(root: Path) -> None:
     """A second job with the same package runs no pip; other bytes under the same name do."""
     path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")

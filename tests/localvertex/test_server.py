@@ -263,6 +263,7 @@ def test_of_many_wrong_values_200_are_listed(api: Api) -> None:
     assert len(answer.json()["error"]["details"][0]["fieldViolations"]) == 200
 
 
+@pytest.mark.whole
 def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
     """A killed worker comes back; a preempted job starts again; what is no replica, no job or no rule is named."""
     name = api.create(job(pool(WAIT), pool(WAIT)), name="faulty")["name"]
@@ -302,6 +303,7 @@ def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
         assert api.wait(second)["state"] == "JOB_STATE_SUCCEEDED"
 
 
+@pytest.mark.whole
 def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned; objects and
     schedules are there, and a resumable upload goes on from its last chunk.

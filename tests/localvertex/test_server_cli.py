@@ -36,6 +36,7 @@ def run(root: Path, *words: str, code: int = 0) -> Result:
     return done
 
 
+@pytest.mark.whole
 def test_up_env_kill_preempt_status_down(root: Path) -> None:
     """The verbs do what they say; what is for a shell goes to stdout and what is for people to stderr."""
     up = run(root, "up", "--port", "0", "--detach", "--slots", "4")
@@ -142,6 +143,7 @@ def of_a_run(root: Path) -> AbstractContextManager[server.RunningServer]:
     return local_run.server(None, root, lambda: Settings(root), None, [], 0)
 
 
+@pytest.mark.whole
 def test_a_server_that_is_asked_for_outlasts_the_run_that_started_it(root: Path) -> None:
     """`up --detach` has what a `local run` started go on after that has ended."""
     with of_a_run(root) as here:
@@ -181,6 +183,7 @@ def test_a_server_that_another_command_is_starting_takes_no_options(
         assert control.answers(here)
 
 
+@pytest.mark.whole
 def test_a_run_that_begins_while_the_last_other_one_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits until the server has been stopped, and starts its own one."""
     found: list[bool] = []

@@ -89,6 +89,7 @@ def good(answer: httpx.Response) -> None:
 LOOSE = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.whole
 @LOOSE
 @given(broken())
 def test_broken_requests(client: httpx.Client, damaged: tuple[str, Any]) -> None:

@@ -39,6 +39,7 @@ def texts(lines: list[Line], task: str) -> list[str]:
     return [re.sub(r"(?<=arguments: ).*", "…", text) for text in said]
 
 
+@pytest.mark.whole
 def test_a_job_that_succeeds(root: Path) -> None:
     """The service speaks before, of each replica, and after; a second replica has the same lines without the master's."""
     lines: list[Line] = []
@@ -82,6 +83,7 @@ def test_what_pip_says(root: Path) -> None:
     assert places == {"Processing "}  # the archive is in /, as on Vertex AI
 
 
+@pytest.mark.whole
 def test_requirements_keep_their_names(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the path of an archive becomes one in /: the requirement that ends pip's command line stays as it is."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")

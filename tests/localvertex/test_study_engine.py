@@ -59,6 +59,7 @@ def best_of(spec: dict, seed: int, trials: int, parallel: int) -> float:
     return min(losses)
 
 
+@pytest.mark.whole
 def test_bayesian_search_beats_random_search_also_in_parallel() -> None:
     """On a smooth bowl TPE finds half the loss of random search or less, with one and with four at a time."""
     random = statistics.median(best_of(study(X, Y, algorithm="RANDOM_SEARCH"), seed, 40, 1) for seed in range(5))

@@ -72,6 +72,7 @@ def best(function: Callable[..., float], parameters: list[dict[str, Any]], seed:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", brief(list(FUNCTIONS), 2))
 def test_the_default_search_is_never_worse_than_random_search(name: str) -> None:
     """Over twenty seeds the median of the best values after 30 trials is no higher than that of RANDOM_SEARCH."""

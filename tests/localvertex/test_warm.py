@@ -115,6 +115,7 @@ def forkers() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.whole
 def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:
     """Arguments, path, __main__, signals, group, files, limits, multiprocessing, output, traceback, exit code: the same; random
     numbers are not.

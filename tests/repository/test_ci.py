@@ -144,6 +144,7 @@ class Runner:
         return self
 
 
+@pytest.mark.whole
 def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -> None:
     """A mistake is an annotation, a result of SARIF, an output and a failure; without it the steps succeed."""
     base = git(repository, "rev-parse", "HEAD").strip()
@@ -168,6 +169,7 @@ def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -
 SECRET = "ghs-Zebra77-of-the-runner"
 
 
+@pytest.mark.whole
 def test_a_pull_request_does_not_get_a_secret_of_the_runner(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +218,7 @@ def test_the_first_push_of_a_branch_is_compared_with_nothing(repository: Path, t
     assert done.outputs["diff"] == {"status": "0"}
 
 
+@pytest.mark.whole
 def test_a_merge_requests_job_writes_what_gitlab_reads(repository: Path) -> None:
     """The template's scripts, run as GitLab does, fail on the mistake and leave both reports with it."""
     template = yaml.safe_load((REPOSITORY / ".gitlab/vertexrig.yml").read_text())

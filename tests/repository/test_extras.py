@@ -247,6 +247,7 @@ def test_the_help_of_every_verb_needs_no_extra() -> None:
     assert [words for words, found in codes.items() if found != [0, "Usage:"]] == []
 
 
+@pytest.mark.whole
 def test_the_tool_works_where_the_local_vertex_is_missing(tmp_path: Path) -> None:
     """With the package `vertexrig` alone jobs are rendered, checked and explained, and `rehearse` names the extra that brings the rest."""
     for name in ("vertexrig", "templates", "trainer_pkg", "vertexrig.yaml"):

@@ -177,6 +177,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.Ru
         yield here
 
 
+@pytest.mark.whole
 def test_the_rows_run_against_the_cloud(
     cloud: server.RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

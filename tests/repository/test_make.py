@@ -328,6 +328,7 @@ def test_a_verb_does_what_it_says(quick: Path, case: Case) -> None:
     held(case, make(quick, case.words), quick)
 
 
+@pytest.mark.whole
 def test_clean_leaves_the_environment(tmp_path: Path) -> None:
     """`make clean` removes what verbs leave, not .venv."""
     copy = with_environment(copied(tmp_path))
@@ -352,6 +353,7 @@ def cloud(quick: Path) -> Iterator[dict[str, str]]:
         subprocess.run([*rig, "down"], cwd=quick, env=env, capture_output=True)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("verb", ["cpu-job", "sweep SET=max_trial_count=2"])
 def test_run_cloud_submits(quick: Path, cloud: dict[str, str], verb: str) -> None:
     """RUN=cloud starts the job where the environment points: here a local Vertex, which then has it."""
@@ -427,6 +429,7 @@ def served(quick: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     subprocess.run([quick / ".venv/bin/vertexrig", "local", "down"], cwd=quick, env=environment(quick))
 
 
+@pytest.mark.whole
 def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> None:
     """`make serve-function` needs nothing before it: the function answers a dry run with the job it would make."""
     port, process = served

@@ -49,6 +49,7 @@ def test_every_room_has_a_layer(house: House) -> None:
     assert rooms == {room for layer in house.layers for room in layer if room}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("house", HOUSES, ids=lambda house: house.package)
 def test_imports_run_down(house: House) -> None:
     """No module imports from a layer above its own, in the tool and in the local Vertex."""

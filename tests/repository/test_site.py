@@ -28,6 +28,7 @@ PAGES = ("index", "tutorial", "check", "checks", "rules/accelerator-count", "tri
 TWO = "Do it:\n\n**pip**\n\n<!-- not run: why -->\n```sh\na\n```\n\n**make**\n\n```sh\nb\n```\n\nDone.\n"
 
 
+@pytest.mark.whole
 def test_a_rules_page_shows_a_mistake_and_what_is_said() -> None:
     """Every rule has a page; it shows the change, the finding, the kind of the fix and each source."""
     pages = dict(site.rule_pages())

@@ -58,6 +58,7 @@ def step(config: Config, shape: tuple[int, int, int] = (8, 8, 1)) -> tuple[list[
 BACKBONES = [pytest.param(name, marks=pytest.mark.whole) for name in ("mobilenet_v2", "resnet50", "efficientnet_b0")]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model", ["cnn", "dense", *BACKBONES])
 def test_one_step_of_each_model_changes_its_weights(model: str) -> None:
     """A real training step has a finite loss and moves trainable weights."""
@@ -81,6 +82,7 @@ def test_every_optimizer_steps_in_every_precision(optimizer: str, precision: str
     assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
+@pytest.mark.whole
 def test_one_step_under_xla() -> None:
     """--jit compiles the step and gives the same loss."""
     plain, compiled = Config(model="dense", n_neurons=8), Config(model="dense", n_neurons=8, jit=True)
@@ -112,6 +114,7 @@ def test_resnet_sees_what_its_weights_expect() -> None:
     np.testing.assert_allclose(models.CaffePreprocessing()(images).numpy(), expected, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("depth", "trained"), brief([(3, "some"), (0, "head"), (-1, "all")], 1))
 def test_fine_tune_depth_and_weights_from_a_file(depth: int, trained: str, tmp_path: Path) -> None:
     """--weights=FILE loads; --fine_tune decides how many of the backbone's layers move."""
@@ -134,6 +137,7 @@ def test_weights_that_cannot_be_had() -> None:
         models.image_size(Config(model="resnet50", image_size=8), 8)
 
 
+@pytest.mark.whole
 def test_imagenet_weights_without_a_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A download that fails is an error that says how to do without."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -40,6 +40,7 @@ def described(text: str, name: str, parts: list[str]) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.whole
 @settings(max_examples=examples(25, 500), suppress_health_check=list(HealthCheck))
 @given(text=words, name=words, parts=st.lists(words, min_size=6, max_size=6))
 def test_no_value_becomes_a_key(
@@ -121,6 +122,7 @@ def test_one_function_writes_any_value(value: Any) -> None:
     assert yamltext.read(f"key: {yamltext.flow(value)}\n").data == {"key": value} == yamltext.read(text).data
 
 
+@pytest.mark.whole
 def test_five_that_promote_at_once_lose_nothing(tmp_path: Path) -> None:
     """Each of them adds its job, and what a person saved meanwhile stays."""
     folder = checkout(tmp_path)

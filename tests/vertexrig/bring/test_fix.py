@@ -96,6 +96,7 @@ def _mistakes(text: str) -> Iterator[tuple[str, str]]:
     yield "misplaced", text.replace("scheduling:\n  timeout:", "timeout:")
 
 
+@pytest.mark.whole
 def test_safe_fixes_mend_what_has_one_right_answer_and_nothing_wrongly() -> None:
     """Of hundreds of mistakes made in valid files 60 % or more are mended, and what is written is what was there before, or is left as it was."""
     mended, tried, wrong = Counter[str](), Counter[str](), []

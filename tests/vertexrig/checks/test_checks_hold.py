@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -163,6 +164,7 @@ def _hold(document: spec.Document, region: str) -> None:
         assert need.amount >= 1 and need.unit and need.path
 
 
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JOB | SWEEP, st.sampled_from(REGIONS))
 def test_no_near_valid_job_makes_a_rule_fail(data: dict[str, Any], region: str) -> None:
@@ -179,6 +181,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(found for key, inner in items for found in _paths(inner, (*path, key)))]
 
 
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(VALID)), st.data())
 def test_no_mutation_of_a_valid_job_makes_a_rule_fail(base: str, data: st.DataObject) -> None:

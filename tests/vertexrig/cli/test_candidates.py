@@ -65,6 +65,7 @@ def typed(here: server.RunningServer, project: Path, *words: str) -> subprocess.
     return vertexrig(*words, cwd=project, env=clouds.variables(here))
 
 
+@pytest.mark.whole
 def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Path) -> None:
     """The first waits too long and is cancelled, the second is refused for quota, the third trains: `submit --watch` says so, and
     its JSON has each attempt; one job after the other.
@@ -84,6 +85,7 @@ def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Pa
     assert [one["reason"] for one in json.loads(report.stdout)["attempts"]] == ["waited", "quota", ""], report.stderr
 
 
+@pytest.mark.whole
 def test_cancel_between_two_rounds_ends_it(here: server.RunningServer, project: Path) -> None:
     """While no candidate has a job, `cancel` of one that was given up has no further one tried, and who follows it is told."""
     text = PROJECT.replace("    wait: 1s", "    wait: 1s\n    retry_for: 1h").rpartition("      - {region")[0]
@@ -142,6 +144,7 @@ def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project:
     assert done.stdout.splitlines()[-1].endswith("SUCCEEDED  candidate 3 of 3: its job has succeeded")
 
 
+@pytest.mark.whole
 def test_a_job_of_another_region_is_followed_by_what_submit_shows(here: server.RunningServer, project: Path) -> None:
     """Where the first job is one of another region, the line that follows it names that by its resource name, and works."""
     server.add_fault(here, "quota:us-central1")

@@ -149,6 +149,7 @@ def test_folders_are_walked_as_git_sees_them(tmp_path: Path) -> None:
     assert {one["file"] for one in inside} == {"sub/x.local.yaml"}
 
 
+@pytest.mark.whole
 def test_many_files_are_checked_by_several_processes_in_order(tmp_path: Path) -> None:
     """The report is the same with one process and with two."""
     for number in range(230):

@@ -122,6 +122,7 @@ def test_diff_names_the_environment(folder: Path) -> None:
     assert "no difference" in typed("diff", "--env", "dev", cwd=folder).stdout
 
 
+@pytest.mark.whole
 def test_the_function_staged_for_prod_serves_prod(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands deploy prod's function with prod's variables, and the staged folder serves prod without any variable."""
     monkeypatch.setenv("PROD_LABEL", "none")

@@ -67,6 +67,7 @@ def test_gcloud_takes_the_printed_command(
     assert messages.to_message(again.kind, again.data) == messages.to_message(rendered.kind, rendered.data)
 
 
+@pytest.mark.whole
 def test_gcloud_gets_awkward_flags_unharmed(
     gcloud: str, endpoint: tuple[str, list[Any]], environment: dict[str, str], tmp_path: Path
 ) -> None:

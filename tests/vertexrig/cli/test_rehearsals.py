@@ -125,6 +125,7 @@ def rehearsed(*words: str, fails: type[Exception] | None = None) -> dict[str, An
     return found
 
 
+@pytest.mark.whole
 def test_each_run_has_a_folder_of_its_own(here: Path) -> None:
     """Two runs of one job write to two folders; a third that resumes the first by name writes to the first's."""
     first, second = rehearsed("cpu"), rehearsed("cpu")
@@ -362,6 +363,7 @@ def test_signals_are_collected_unless_they_are_ignored(number: signal.Signals) -
     assert (ignored, came) == ([], [number])
 
 
+@pytest.mark.whole
 def test_an_interrupted_sweep(project: Path) -> None:
     """Ctrl-C in a sweep prints the table of its trials so far, ends with 130, and leaves no process."""
     words = [sys.executable, "-m", "vertexrig", "rehearse", "sweep", "--set=args.do=wait"]

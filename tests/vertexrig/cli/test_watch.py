@@ -113,6 +113,7 @@ def terminal(*words: str, cwd: Path, env: dict[str, str]) -> Iterator[Terminal]:
         os.close(ours)
 
 
+@pytest.mark.whole
 def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: Path, gate: Path) -> None:
     """The table has the state, the running trials with their last metric, time, money and log lines; Ctrl-C ends it with 130
     and the command to come back, which shows the end.
@@ -134,6 +135,7 @@ def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: P
         assert "SUCCEEDED  3 succeeded of 3" in again.text and "best so far" in again.text
 
 
+@pytest.mark.whole
 def test_the_commands_of_a_report_create_the_job_again(
     here: server.RunningServer, tmp_path: Path, gate: Path, gcloud: str
 ) -> None:

@@ -264,6 +264,7 @@ trees = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.whole
 @given(st.lists(trees, max_size=3), trees, trees, st.integers(-3, 3), st.integers(-3, 3))
 @settings(deadline=None, max_examples=200)
 def test_any_file(pools: list[Any], scheduling: Any, study: Any, trials: int, parallel: int) -> None:

@@ -159,6 +159,7 @@ def test_a_value_that_would_be_more_than_a_value_is_refused(tmp_path: Path, give
         image.identify_image(project(tmp_path, **given), "cpu")
 
 
+@pytest.mark.whole
 def test_cloud_build_s_own_reader_takes_the_config(tmp_path: Path) -> None:
     """Gcloud reads the config before it asks who one is; a misspelt field would end there."""
     gcloud, loaded = need("gcloud"), project(tmp_path)

@@ -42,6 +42,7 @@ def test_what_goes_into_the_image(tmp_path: Path) -> None:
     assert inputs(loaded, "tpu")[0] == "tensorflow==2.15.0"
 
 
+@pytest.mark.whole
 def test_requirements_that_a_prebuilt_image_brings_are_in_our_own(tmp_path: Path) -> None:
     """Torch of a requirements.txt is left out of a package, and not of an image; its indexes are named, too."""
     loaded = project(tmp_path)
@@ -120,6 +121,7 @@ def test_without_uv_the_line_that_installs_it_is_said(tmp_path: Path, monkeypatc
         uv.uv()
 
 
+@pytest.mark.whole
 def test_this_repository_s_locks_are_current_and_its_jobs_without_complaint() -> None:
     """Every job of this repository has no warning that its user can do nothing about, on prebuilt images and on its own; those
     have lock files that fit the requirements, and no finding about them.

@@ -207,6 +207,7 @@ def test_the_function_s_commands_make_the_repository(tmp_path: Path) -> None:
     assert "gcloud artifacts" not in vertexrig("function", "deploy", cwd=tmp_path).stdout
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("name", "said"), [("cpu", "trained 2"), ("other", "other")])
 def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said: str) -> None:
     """The trainer's package is installed and started from its sources, with its args; what differs from the image is named."""
@@ -222,6 +223,7 @@ def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said:
     )
 
 
+@pytest.mark.whole
 def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job submitted over the API ends well there, without an image."""
     loaded = project(tmp_path)

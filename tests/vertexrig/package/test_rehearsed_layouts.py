@@ -99,6 +99,7 @@ def test_a_layout_is_packaged_and_rehearsed(
     assert len(list(file.parent.glob("build/packages/*.tar.gz"))) == 1
 
 
+@pytest.mark.whole
 def test_an_upload_holds_every_module_that_is_run_from_it(tmp_path: Path) -> None:
     """A job's own module, and not the project's, is looked for in the package that is uploaded for it."""
     files, _, _ = LAYOUTS["a monorepo with one project file and two trainers that share code"]

@@ -104,6 +104,7 @@ LOCKS = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_file_says_what_requirements_bring(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import that the lock file's dependencies bring is not refused, and one that they do not bring is."""

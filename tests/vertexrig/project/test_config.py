@@ -270,6 +270,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None)
 @given(
     st.dictionaries(

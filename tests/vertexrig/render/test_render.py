@@ -454,6 +454,7 @@ def test_block_yaml_reads_back_exactly(data: dict[str, Any]) -> None:
     assert yaml.safe_load("\n".join(yamltext.block(data))) == data
 
 
+@pytest.mark.whole
 @settings(max_examples=examples(25, 500), deadline=None)
 @given(st.text(alphabet="{}%# |.()[]abcnamejobchief'\"0123+-*/~\n", max_size=60))
 def test_any_template_renders_or_is_one_error(template: str) -> None:

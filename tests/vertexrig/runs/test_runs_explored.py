@@ -38,6 +38,7 @@ def test_a_schedule_that_broke_a_promise_once(seed: int) -> None:
     explore(seed)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("part", brief(range(PARTS), 2))
 def test_runs_keep_their_promises_in_every_schedule(part: int) -> None:
     """One job per request and never two that train, no run lost, one end and a notice for each, no job while the schedule is on hold, a

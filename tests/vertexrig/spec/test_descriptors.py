@@ -151,6 +151,7 @@ def test_with_the_installed_protobuf(implementation: str) -> None:
     read(google.protobuf.__version__, implementation, [folder])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("version", brief(VERSIONS, 1))
 def test_with_other_protobufs(version: str, tmp_path: Path) -> None:
     """So do the last releases of protobuf's other major versions."""

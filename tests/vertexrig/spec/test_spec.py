@@ -202,6 +202,7 @@ NEAR = st.recursive(
 )
 
 
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None)
 @given(JSON | NEAR, st.sampled_from([None, *spec.KINDS]))
 def test_any_data_is_read_and_what_is_kept_is_a_message(data: Any, kind: spec.Kind | None) -> None:

@@ -152,6 +152,7 @@ def added(text: str) -> list[str]:
     return more
 
 
+@pytest.mark.whole
 def test_follow_up_writes_a_sweep_that_runs(fresh: Place) -> None:
     """The new sweep is written with its reasons, and runs on the local Vertex."""
     code, document, said = fresh.run("follow-up", "tune", "--grid", "6", "--as", "tune-grid", "--dry-run")

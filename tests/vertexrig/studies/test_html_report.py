@@ -100,6 +100,7 @@ def text_of(page: Path) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", body))
 
 
+@pytest.mark.whole
 def test_a_page_says_what_happened(pages: dict[str, Path]) -> None:
     """Best value, trials, parallelism, reasons of failures, cost as an estimate, and the commands are in the text."""
     text = text_of(pages["plain"])
@@ -149,6 +150,7 @@ def test_no_machine_path_is_on_a_page(pages: dict[str, Path], project: Path) -> 
     assert "look at ./.vertexrig/jobs/1/logs" in text_of(pages["two"])
 
 
+@pytest.mark.whole
 def test_the_suffix_or_the_format_decides(project: Path, tmp_path: Path) -> None:
     """`.html` makes HTML, `--format html` too; Markdown and JSON stay what they were."""
     name = tmp_path / "page.html"

@@ -128,6 +128,7 @@ def test_the_pareto_set_is_a_table_with_conditional_parameters(project: Path) ->
 # ---- importance and timeline
 
 
+@pytest.mark.whole
 def test_importance_finds_what_decides() -> None:
     """The parameter that the made study depends on ranks first, ranges hold its share, and the shares sum to 1."""
     found = importance(studies.read(made_studies.remote(trials=200)))

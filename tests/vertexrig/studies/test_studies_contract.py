@@ -115,6 +115,7 @@ def run(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             rest.find(f"/{name.partition('@')[0]}", method="DELETE")
 
 
+@pytest.mark.whole
 def test_a_study_from_its_start_to_the_registry(backend: Backend, run: Callable[..., dict[str, Any]]) -> None:
     """submit, watch, trials, best, report, follow-up, promote, register and pull work on one study, and agree about it."""
     sent = run("submit", "tune", "--no-budget")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def described(document: spec.Document) -> dict[str, Any]:
     return {**meant(document)[0], "name": NAME, "displayName": "tune", "state": "JOB_STATE_SUCCEEDED", "trials": rows}
 
 
+@pytest.mark.whole
 @settings(max_examples=examples(6, 100), deadline=None, derandomize=True)
 @given(
     args=st.dictionaries(st.sampled_from(["a", "b", "c"]), NOTHINGS, max_size=3),

@@ -28,6 +28,7 @@ PARTS = 4
 SCHEDULES = 208_000 if LONG else 1_300
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("part", brief(range(PARTS), 1))
 def test_one_job_survives_every_schedule(part: int) -> None:
     """Deliveries that are frozen, woken, killed, cut, refused and repeated at any call, over lists that lag: afterwards

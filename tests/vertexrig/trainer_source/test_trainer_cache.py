@@ -26,6 +26,7 @@ def test_what_is_kept_is_what_was_read(folder: Path) -> None:
     assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
 
 
+@pytest.mark.whole
 def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
     """The second reading comes from the cache; after a change of the sources, or of the module, it does not."""
     folder, store = tmp_path / "t", tmp_path / "cache"

@@ -128,6 +128,7 @@ SNIPPETS = [
 ]  # fmt: skip
 
 
+@pytest.mark.whole
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(SNIPPETS), max_size=12), st.lists(st.sampled_from(SNIPPETS), max_size=6))
 def test_no_arrangement_of_statements_crashes_it(tmp_path: Path, first: list[str], second: list[str]) -> None:

@@ -83,6 +83,7 @@ WATCHED: dict[str, Any] = {
 }
 
 
+@pytest.mark.whole
 def test_the_filters_find_what_was_really_written(tmp_path: Path) -> None:
     """The function under functions-framework, called by the local Cloud Scheduler, and Cloud Scheduler itself write entries that the
     policies find: a run that uses most of the day's budget, one that is refused, a schedule without a delivery and a run that missed

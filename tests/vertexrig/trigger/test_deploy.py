@@ -163,6 +163,7 @@ def test_the_registry_is_opened_only_to_register(tmp_path: Path) -> None:
         assert all((name in text) is has for name in deploy.MODEL_CALLS) and "aiplatform.customJobs.create" in text
 
 
+@pytest.mark.whole
 def test_every_permission_is_used_and_no_call_is_without_one(tmp_path: Path) -> None:
     """Each permission of the printed roles is proved by a call that the trigger makes, and each call it makes has one: a
     job and a sweep made, found again, looked at, refused, over budget, and a second job cancelled.

@@ -90,6 +90,7 @@ def ended(here: server.RunningServer, name: str) -> RemoteJob:
     return RemoteJob(Api(here.url).wait(name))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("run", ["cpu", "sweep"])
 def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.RunningServer, Path], run: str) -> None:
     """The first holder is frozen, another delivery takes the claim over and its job is recorded and trains; the first
