@@ -148,9 +148,10 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
             body.pop("startTime", None)  # recorded: a job that failed without machines has no startTime
     elif ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
-    # Start and end in whole seconds may have been rounded up.
-    whole = [times.rfc3339(times.parse(body[key])) for key in ("startTime", "endTime") if key in body]
-    body["updateTime"] = max([body["updateTime"], *whole])
+    # A start and an end in whole seconds may have been rounded up. The update is later than both (recording of 2026-02-19).
+    whole = [times.rfc3339(times.parse(body[key])) for key in ("startTime", "endTime") if "." not in body.get(key, ".")]
+    if whole and max(whole) >= body["updateTime"]:
+        body["updateTime"] = now(max(whole))
     if error:
         body["error"] = dict(error)
     for key in ("createTime", "startTime", "endTime", "updateTime", "error"):  # the order of answers

@@ -277,11 +277,15 @@ class Studies:
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
-    """Return a trial's record as a tuning job shows it: its final measurement has no time (recordings of 2021 and 2022)."""
+    """Return a trial's record as a tuning job shows it.
+
+    Its final measurement has no time (recordings of 2021 and 2022), and step 1 if the trainer gave none (recording of 2023-12-28).
+    """
     # `failed` is the run's own; the API's Trial has no such field.
     shown = {key: value for key, value in record.items() if key != "failed"}
     if final := shown.get("finalMeasurement"):
-        shown["finalMeasurement"] = {key: value for key, value in final.items() if key != "elapsedDuration"}
+        timeless = {key: value for key, value in final.items() if key != "elapsedDuration"}
+        shown["finalMeasurement"] = timeless | ({"stepCount": "1"} if timeless.get("stepCount") == "0" else {})
     return shown
 
 

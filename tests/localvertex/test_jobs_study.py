@@ -84,10 +84,13 @@ def test_a_study_survives_kills_of_the_server(tmp_path: Path) -> None:
 
 
 def test_a_study_in_this_process(tmp_path: Path) -> None:
-    """Without a server a study runs, tells its trials and lines, is the same again with its seed, and leaves only its jobs' folders."""
+    """Without a server a study runs, tells its trials and lines, is the same again with its seed, and leaves only its jobs' folders.
+
+    A final measurement without a global step shows step 1.
+    """
     with_trainer(tmp_path)
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5), seed=3)
-    code = "print('rate', args[-1])\n" + REPORT.replace("args[0]", repr(str(tmp_path)))
+    code = "print('rate', args[-1])\n" + REPORT.replace("args[0]", repr(str(tmp_path))).replace("'1'", "'0'")
     values = []
     for _ in range(2):
         lines: list[tuple[str, Line]] = []
@@ -101,6 +104,7 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
         assert [record["state"] for record in records if record["id"] == "3"][-1] == "SUCCEEDED"
         assert all("name" not in trial and trial["customJob"] for trial in done["trials"])
         assert all(set(trial["finalMeasurement"]) == {"stepCount", "metrics"} for trial in done["trials"])
+        assert [trial["finalMeasurement"]["stepCount"] for trial in done["trials"]] == ["1", "1", "1"]
     assert values[0] == values[1] and len(set(values[0])) == 3
     assert list((tmp_path / "rehearsals").iterdir()) == []
 

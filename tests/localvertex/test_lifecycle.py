@@ -273,12 +273,17 @@ def test_a_full_disk_is_the_reason_that_is_given(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_times_say_whether_a_job_has_run(ways: list[str], start: str, end: str) -> None:
-    """What waits has a start in microseconds; what ran has start and end in whole seconds; a failure before it ran leaves no start."""
+    """What waits has a start in microseconds; what ran has start and end in whole seconds; a failure before it ran leaves no start.
+
+    The update is later than a start and an end in whole seconds.
+    """
     body = resources.new_body("projects/1/locations/us-central1/customJobs/1", states.PENDING, {"displayName": "a"})
     for state in ways:
         resources.move(body, state)
         times_ = [parse(body[key]) for key in ("createTime", "startTime", "endTime", "updateTime") if key in body]
         assert times_ == sorted(times_), body
+        whole = [parse(body[key]) for key in ("startTime", "endTime") if "." not in body.get(key, ".")]
+        assert all(time < parse(body["updateTime"]) for time in whole), body
     assert re.search(f"{start}$", body.get("startTime", "")) and bool(start) == ("startTime" in body)
     assert re.search(f"{end}$", body["endTime"])
     assert states.has_run(body) or body["endTime"] == body["updateTime"]

@@ -130,6 +130,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"displayName": 3, "jobSpec": job(pool("pass"))}, "Invalid value at 'custom_job.display_name' (TYPE_STRING), 3"),
     ({"displayName": "x", "jobSpec": job(pool("pass", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=3))},
      "List of found errors:\t1.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: "),
+    ({"displayName": "x", "jobSpec": job(pool("pass", "x" * 100_000))},
+     "1.Field: job_spec.worker_pool_specs[0].python_package_spec.args; Message: Container args should contain less than 100k characters\t"),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -222,6 +223,13 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
     ]  # fmt: skip
     trial.failed = True
     assert Trial.from_dict(json.loads(json.dumps(trial.record()))) == trial
+
+
+def test_a_trial_starts_between_two_microseconds() -> None:
+    """Its startTime has nine digits from the clock, as recorded ones have."""
+    engine = StudyEngine(study(X), clock=lambda: 1_790_000_000 + 2**-20)
+    engine.suggest("1")
+    assert re.fullmatch(r"2026-09-21T14:13:20\.00000[01](?!000)\d{3}Z", engine.trials["1"].start_time)
 
 
 def test_timestamps_go_there_and_back() -> None:

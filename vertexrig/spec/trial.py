@@ -107,7 +107,7 @@ class Trial:
             raise ValueError(f"trial {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
         if state is TrialState.ACTIVE:
-            self.start_time = times.rfc3339(at, 9)
+            self.start_time = times.rfc3339_ns(int(at * 10**9))  # a recorded time is not one of whole microseconds
         elif state.ended:
             self.end_time = times.whole_second(at, self.start_time)
 

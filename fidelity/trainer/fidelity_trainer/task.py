@@ -69,6 +69,7 @@ def main():
     parser.add_argument("--rate", type=float, default=0.5)
     parser.add_argument("--fails-above", type=float, default=1e9)
     parser.add_argument("--silent-above", type=float, default=1e9)
+    parser.add_argument("--stepless", action="store_true")
     options, _ = parser.parse_known_args()
     if options.do in ("show", "report", "save"):
         show()
@@ -93,7 +94,7 @@ def main():
             file.write("a model")
     for step in range(1, options.steps + 1):
         if options.do == "report" and options.rate <= options.silent_above:
-            report(options.metric, options.rate * step, step)
+            report(options.metric, options.rate * step, 0 if options.stepless else step)
         time.sleep(options.seconds)
 
 
