@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import format_datetime
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -20,7 +22,7 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vertexrig.text import markup
 
@@ -470,6 +472,26 @@ def _trouble(error: Exception) -> ApiError:
     return ApiError(
         503, f"No space left on the local Vertex's disk: {error}" if full else f"Local storage failed: {error}"
     )
+
+
+def dated(app: ASGIApp) -> ASGIApp:
+    """Return an application that answers as `app` does, with a `date` where an answer has none.
+
+    Uvicorn's own `date` may be a second old, and Cloud Storage's `expires` is equal to its `date`.
+    """
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        async def start(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                if all(key != b"date" for key, _ in headers):
+                    now = format_datetime(datetime.now(timezone.utc), usegmt=True)
+                    message = {**message, "headers": [(b"date", now.encode()), *headers]}
+            await send(message)
+
+        await app(scope, receive, start)
+
+    return answered
 
 
 def mount(prefix: str, table: Sequence[Endpoint]) -> BaseRoute:

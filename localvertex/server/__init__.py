@@ -247,12 +247,13 @@ class Local:
 def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.socket) -> Any:
     """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     config = uvicorn.Config(
-        local.calls.around(front.app(local.app, local.apis, local.xml, local.public)),
+        http.dated(local.calls.around(front.app(local.app, local.apis, local.xml, local.public))),
         log_level="warning",
         access_log=False,
         # A client must not choose its own address, by which the guard decides.
         proxy_headers=False,
         server_header=False,  # each API has the service's own
+        date_header=False,  # `dated` does it
         lifespan="on",
         # Seconds; a client that keeps reading would keep the server open for good.
         timeout_graceful_shutdown=3,

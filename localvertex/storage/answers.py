@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from email.utils import format_datetime
@@ -39,6 +40,19 @@ _TAG = re.compile(rb'\A\{"kind":"storage#(?:object|bucket)",[^{}]*?"etag":"([^"]
 """The tag of a single object or bucket: it stands before any nested value."""
 
 
+OWN_HEADERS = ("server", "x-guploader-uploadid")
+"""Headers of an answer, and of no call in a batch."""
+
+
+def served(response: Response) -> Response:
+    """Return an answer with the headers of Cloud Storage's own server (cloud-custodian's recordings of 2026-02-06)."""
+    names = {key.lower() for key, _ in response.raw_headers}
+    response.headers["server"] = "UploadServer"
+    if b"x-guploader-uploadid" not in names:  # that of a resumable upload is in capitals
+        response.headers["x-guploader-uploadid"] = secrets.token_urlsafe(60)
+    return response
+
+
 class JsonApi(Api):
     """An API whose answers have the form of Cloud Storage's JSON API; the arguments are those of `Api`."""
 
@@ -50,26 +64,23 @@ class JsonApi(Api):
         is_json = response.media_type == "application/json"
         # Of a chunk of bytes the uploads' own server speaks, without the headers of the API.
         if "upload_id" in request.query_params and not is_json:
-            return response
+            return served(response)
         reads = request.method == "GET" and ((is_json and response.status_code < 300) or response.status_code == 304)
         now = format_datetime(datetime.now(timezone.utc), usegmt=True)
         if response.status_code in (204, 304):
             response.headers["content-type"] = "application/json"
         if is_json:
             response.headers["content-type"] = "application/json; charset=UTF-8"
-            tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
-            if tag:
-                response.headers["etag"] = tag[1].decode()
         if reads:
             response.headers["cache-control"] = "private, max-age=0, must-revalidate, no-transform"
-            response.headers["expires"] = now
+            response.headers.update({"date": now, "expires": now})
         elif response.media_type == "text/html; charset=UTF-8":
-            response.headers.update({"cache-control": "private, max-age=0", "expires": now})
+            response.headers.update({"cache-control": "private, max-age=0", "date": now, "expires": now})
         else:
             response.headers.setdefault("cache-control", "no-cache, no-store, max-age=0, must-revalidate")
             response.headers.update({"pragma": "no-cache", "expires": "Mon, 01 Jan 1990 00:00:00 GMT"})
         response.headers["vary"] = "Origin, X-Origin"
-        return response
+        return served(response)
 
     async def _cut(self, request: Request) -> Response:
         """Return the response to one request, cut to the fields that it asks for."""
@@ -81,6 +92,9 @@ class JsonApi(Api):
             headers = {key: value for key, value in response.headers.items() if not key.startswith("content-")}
             headers |= {key: value for key, value in response.headers.items() if key == "content-range"}
             return Response(message, response.status_code, headers, media_type="text/html; charset=UTF-8")
+        tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
+        if tag:  # whether or not `fields` names it
+            response.headers["etag"] = tag[1].decode()
         fields = field_tree(request.query_params.get("fields", ""))
         if not fields or response.status_code != 200:
             return response

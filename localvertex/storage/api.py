@@ -42,6 +42,7 @@ from localvertex.storage.resources import (
     bucket_resource,
     check_policy,
     checked_acl,
+    etag,
     is_uniform,
     merged,
     no_acl,
@@ -125,10 +126,20 @@ _FIXED = ("location", "customPlacementConfig", "hierarchicalNamespace", NOTIFICA
 """Fields of a bucket that an update leaves as they are."""
 
 
-def _is_full(request: Request) -> bool:
-    """Whether an answer has ACLs and the owner: where they are asked for, and after a change."""
-    usual = "noAcl" if request.method == "GET" else "full"
+def _is_full(request: Request, usual: str = "") -> bool:
+    """Whether an answer has ACLs and the owner: where they are asked for, and after a change unless `usual` is given."""
+    usual = usual or ("noAcl" if request.method == "GET" else "full")
     return request.query_params.get("projection", usual) == "full"
+
+
+def _bucket(request: Request, bucket: Bucket, usual: str = "") -> Json:
+    """Return a bucket, with its ACLs where they are asked for; see `_is_full` for `usual`."""
+    shown = bucket_resource(bucket, base(request))
+    if _is_full(request, usual) and not is_uniform(bucket.meta):
+        shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name}, base(request), tag=shown["etag"])
+        shown["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {}, tag=shown["etag"])
+        shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
+    return shown
 
 
 def _place(o: Object) -> Json:
@@ -148,7 +159,7 @@ class StorageApi:
         _check_project(request)
         prefix = request.query_params.get("prefix", "")
         found, token = await in_thread(self.store.buckets, prefix, _after(request), _limit(request))
-        items = [bucket_resource(bucket, base(request)) for bucket in found]
+        items = [_bucket(request, bucket) for bucket in found]
         return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_next(token)})
 
     async def insert_bucket(self, request: Request, values: Values) -> Response:
@@ -164,27 +175,20 @@ class StorageApi:
         if lists and is_uniform(meta):
             raise no_acl("update", "a bucket")
         bucket = await in_thread(self.store.create_bucket, name, meta)
-        return JSONResponse(bucket_resource(bucket, base(request)))
+        # With a list of its own, a new bucket is shown in full (gcsfs's recording of 2020-03-10, and the reference).
+        usual = "full" if "acl" in meta or "defaultObjectAcl" in meta else "noAcl"
+        return JSONResponse(_bucket(request, bucket, usual))
 
     async def get_bucket(self, request: Request, values: Values) -> Response:
         """buckets.get."""
         bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
-        return self._bucket(request, bucket)
-
-    def _bucket(self, request: Request, bucket: Bucket) -> Response:
-        """Return a bucket, with its ACLs where they are asked for."""
-        shown = bucket_resource(bucket, base(request))
-        if _is_full(request) and not is_uniform(bucket.meta):
-            shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name}, base(request))
-            shown["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {})
-            shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
-        return JSONResponse(shown)
+        return JSONResponse(_bucket(request, bucket))
 
     async def change_bucket(self, request: Request, values: Values) -> Response:
         """buckets.patch and buckets.update."""
         change = await _change(request, BUCKET_FIELDS)
         bucket = await in_thread(self.store.change_bucket, values["bucket"], change, conditions(request))
-        return self._bucket(request, bucket)
+        return JSONResponse(_bucket(request, bucket))
 
     async def lock_retention(self, request: Request, values: Values) -> Response:
         """buckets.lockRetentionPolicy."""
@@ -198,7 +202,7 @@ class StorageApi:
             return {**meta, "retentionPolicy": {**meta["retentionPolicy"], "isLocked": True}}
 
         bucket = await in_thread(self.store.change_bucket, values["bucket"], locked, conditions(request))
-        return self._bucket(request, bucket)
+        return JSONResponse(_bucket(request, bucket))
 
     async def delete_bucket(self, request: Request, values: Values) -> Response:
         """buckets.delete."""
@@ -260,10 +264,11 @@ class StorageApi:
         if is_uniform(bucket.meta):
             raise no_acl("get", "an object" if "object" in values else "a bucket")
         field, where, meta = values.get("list", "acl"), {"bucket": bucket.name}, bucket.meta
+        tag = etag(bucket.metageneration)
         if "object" in values:
             found = await in_thread(self.store.get, *object_of(values))
-            where, meta = _place(found), found.meta
-        items = acl(meta, field, {} if field == "defaultObjectAcl" else where, base(request))
+            where, meta, tag = _place(found), found.meta, etag(found.generation, found.metageneration)
+        items = acl(meta, field, {} if field == "defaultObjectAcl" else where, base(request), tag=tag)
         kind = items[0]["kind"] if items else "storage#objectAccessControl"
         return JSONResponse({"kind": f"{kind}s", **({"items": items} if items else {})})
 
@@ -297,14 +302,13 @@ class StorageApi:
             return {**meta, field: kept if request.method == "DELETE" else [*kept, made]}
 
         if request.method != "GET" and found is not None:
-            await in_thread(self.store.change, found.bucket, found.name, change, conditions(request))
+            found = await in_thread(self.store.change, found.bucket, found.name, change, conditions(request))
         elif request.method != "GET":
-            await in_thread(self.store.change_bucket, bucket.name, change, conditions(request))
-        return (
-            Response(status_code=204)
-            if request.method == "DELETE"
-            else JSONResponse(acl({field: [made]}, field, where, base(request))[0])
-        )
+            bucket = await in_thread(self.store.change_bucket, bucket.name, change, conditions(request))
+        if request.method == "DELETE":
+            return Response(status_code=204)
+        tag = etag(bucket.metageneration) if found is None else etag(found.generation, found.metageneration)
+        return JSONResponse(acl({field: [made]}, field, where, base(request), tag=tag)[0])
 
     async def get_layout(self, request: Request, values: Values) -> Response:
         """buckets.getStorageLayout."""
@@ -350,7 +354,7 @@ class StorageApi:
         if _is_full(request):
             shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
             if not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
-                shown["acl"] = acl(found.meta, "acl", _place(found), base(request))
+                shown["acl"] = acl(found.meta, "acl", _place(found), base(request), tag=shown["etag"])
         return shown
 
     async def list_objects(self, request: Request, values: Values) -> Response:

@@ -20,6 +20,7 @@ from starlette.types import Message as AsgiMessage
 from starlette.types import Receive
 
 from localvertex.http import Api, ApiError, invalid, read_body
+from localvertex.storage.answers import OWN_HEADERS
 
 MOST = 100
 """Most calls in a batch, as the service documents."""
@@ -55,7 +56,11 @@ async def _answer(api: Api, outer: Request, part: Message) -> bytes:
     # Clients match answers to calls by this id, with `response-` before their own.
     reply = f"<response-{content_id.strip('<>')}>"
     lines = [f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, 'Status')}"]
-    lines += [f"{k.decode('latin-1').title()}: {v.decode('latin-1')}" for k, v in response.raw_headers]
+    lines += [
+        f"{k.decode('latin-1').title()}: {v.decode('latin-1')}"
+        for k, v in response.raw_headers
+        if k.decode("latin-1") not in OWN_HEADERS
+    ]
     inner = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + bytes(response.body)
     return f"Content-Type: application/http\r\nContent-ID: {reply}\r\n\r\n".encode() + inner
 

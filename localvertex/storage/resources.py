@@ -354,8 +354,11 @@ def storage_class(*metas: Json) -> str:
     return next((meta["storageClass"] for meta in metas if "storageClass" in meta), "STANDARD")
 
 
-def acl(meta: Json, field: str, where: Json, base: str = "") -> list[Json]:
-    """Return the access control list of the bucket, or the object and generation, in `where`: shown, and no access depends on it."""
+def acl(meta: Json, field: str, where: Json, base: str = "", *, tag: str) -> list[Json]:
+    """Return the access control list of the bucket, or the object and generation, in `where`: shown, and no access depends on it.
+
+    Each entry has the `tag` of its bucket or object (cloud-custodian's recording of 2026-02-06).
+    """
     kind = "storage#bucketAccessControl" if list(where) == ["bucket"] else "storage#objectAccessControl"
     entries = []
     for one in meta.get(field, PROJECT_PRIVATE):
@@ -368,17 +371,17 @@ def acl(meta: Json, field: str, where: Json, base: str = "") -> list[Json]:
                 "id": "/".join([*where.values(), one["entity"]]),
                 "selfLink": f"{path}/acl/{quote(one['entity'], safe='')}",
             }
-        entries.append({"kind": kind, **links, **where, **one, "etag": "CAE="})
+        entries.append({"kind": kind, **links, **where, **one, "etag": tag})
     return entries
 
 
 _PREDEFINED: Mapping[str, Sequence[tuple[str, str]]] = {
-    "authenticatedRead": [("allAuthenticatedUsers", "READER")],
-    "publicRead": [("allUsers", "READER")],
-    "publicReadWrite": [("allUsers", "WRITER")],
-    **dict.fromkeys(("private", "bucketOwnerRead", "bucketOwnerFullControl"), ()),
+    "authenticatedread": [("allAuthenticatedUsers", "READER")],
+    "publicread": [("allUsers", "READER")],
+    "publicreadwrite": [("allUsers", "WRITER")],
+    **dict.fromkeys(("private", "bucketownerread", "bucketownerfullcontrol"), ()),
 }
-"""Whom a predefined list names beside the owners (https://cloud.google.com/storage/docs/access-control/lists)."""
+"""Whom a predefined list, here in lower case, names beside the owners (https://cloud.google.com/storage/docs/access-control/lists)."""
 
 
 def predefined(asked: Mapping[str, str], sent: Json) -> Json:
@@ -386,10 +389,11 @@ def predefined(asked: Mapping[str, str], sent: Json) -> Json:
     found: Json = {}
     for name, field in (("predefinedAcl", "acl"), ("predefinedDefaultObjectAcl", "defaultObjectAcl")):
         value = asked.get(name)
-        if value == "projectPrivate":
+        lower = (value or "").lower()  # in any case: "authenticatedread" is taken (gcsfs's recording of 2020-03-10)
+        if lower == "projectprivate":
             found[field] = PROJECT_PRIVATE
-        elif value and value in _PREDEFINED:
-            found[field] = [PROJECT_PRIVATE[0], *(acl_rule(*one) for one in _PREDEFINED[value])]
+        elif lower in _PREDEFINED:
+            found[field] = [PROJECT_PRIVATE[0], *(acl_rule(*one) for one in _PREDEFINED[lower])]
         elif value:
             raise invalid_parameter(name, f"Invalid value '{value[:80]}'.")
         if value and sent.get(field):

@@ -33,6 +33,7 @@ from localvertex.http import (
     token_of,
 )
 from localvertex.storage import media
+from localvertex.storage.answers import served
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.names import base, object_of
 from localvertex.storage.object_files import digests
@@ -60,6 +61,7 @@ _FIELDS = {
 
 _EXPIRED = "The provided token has expired."
 _MESSAGES = {
+    "MalformedSecurityHeader": "Your request has a malformed header.",
     "ExpiredToken": _EXPIRED,
     "InvalidPolicyDocument": "The content of the form does not meet the conditions specified in the policy document.",
 }
@@ -83,8 +85,13 @@ class XmlApi(Api):
             ]
         )
 
+    async def answer(self, request: Request) -> Response:
+        """Return the response to one request, with the headers that the service sends with it."""
+        return served(await super().answer(request))
+
     async def dispatch(self, request: Request, path: str) -> Response:
-        """Answer a request whose signature, if it has one, has not expired."""
+        """Answer a request whose signature, if it has one, is readable and has not expired."""
+        _check_signature(request.query_params)
         _check_time(request.query_params)
         response = await super().dispatch(request, path)
         sums = response.headers.get("x-goog-hash", "").split(",")
@@ -116,7 +123,9 @@ class XmlApi(Api):
             public = any("allUsers" in one["members"] for one in bindings)
         response.headers.setdefault("cache-control", "public, max-age=3600" if public else "private, max-age=0")
         age = re.search(r"max-age=([0-9]{1,8})", response.headers["cache-control"])
-        expires = datetime.now(timezone.utc) + timedelta(seconds=int(age[1]) if age else 0)
+        now = datetime.now(timezone.utc)
+        expires = now + timedelta(seconds=int(age[1]) if age else 0)
+        response.headers["date"] = format_datetime(now, usegmt=True)
         response.headers.setdefault("expires", format_datetime(expires, usegmt=True))
         return response
 
@@ -147,6 +156,8 @@ class XmlApi(Api):
         if error.reason[:1].isupper():
             code, message = error.reason, _MESSAGES.get(error.reason, "")
         details = f"<Details>{markup(error.message)}</Details>" if message not in ("", error.message) else ""
+        if error.parameter and error.reason[:1].isupper():
+            details = f"<ParameterName>{markup(error.parameter)}</ParameterName>{details}"
         body = f"{_DECLARATION}<Error><Code>{code}</Code><Message>{markup(message or error.message)}</Message>{details}</Error>"
         return _xml("" if error.code == 304 else body, error.code, error.headers)
 
@@ -349,6 +360,14 @@ def _conditions(request: Request) -> Conditions:
         ("x-goog-if-metageneration-match", "ifMetagenerationMatch"),
     )
     return Conditions.of({name: request.headers[header] for header, name in names if header in request.headers})
+
+
+def _check_signature(asked: Mapping[str, str]) -> None:
+    """Raise a 400 for a V2 signature that is not Base64 (google-cloud-go issue 1062)."""
+    # A plus sign that the client did not encode arrives as a blank.
+    if not re.fullmatch(r"[A-Za-z0-9+/_ -]*={0,2}", asked.get("Signature", "")):
+        details = "Signature was not base64 encoded"
+        raise ApiError(400, details, reason="MalformedSecurityHeader", parameter="signature")
 
 
 def _check_time(asked: Mapping[str, str]) -> None:

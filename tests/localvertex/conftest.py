@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from localvertex.front.variables import transparent
+from localvertex.http import dated
 from localvertex.state import RunningServer, env
 from tests.support import engines
 from tests.support.frontkit import Sink, fronted, sinking
@@ -37,7 +38,11 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Run an application on uvicorn at a free loopback port in a thread; yields `http://127.0.0.1:PORT`."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    # Without uvicorn's own headers, as the local Vertex runs.
+    own = uvicorn.Config(
+        dated(app), host="127.0.0.1", port=0, log_level="warning", date_header=False, server_header=False
+    )
+    server = uvicorn.Server(own)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

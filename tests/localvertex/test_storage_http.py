@@ -546,3 +546,72 @@ def test_predefined_lists(client: httpx.Client) -> None:
     assert roles("/storage/v1/b/listed/o/a/acl")["allUsers"] == "READER"
     wrong = client.post("/upload/storage/v1/b/listed/o", params={**media, "predefinedAcl": "open"})
     assert wrong.json()["error"]["errors"][0]["location"] == "predefinedAcl"
+
+
+def test_answers_have_the_headers_of_the_service_s_own_server(client: httpx.Client) -> None:
+    """Each answer has `server` and an id, once; a call in a batch has neither; `expires` is equal to `date`."""
+    made = begin(client, "headers/a")
+    answers = [
+        client.get("/storage/v1/b/bkt"),
+        client.get("/storage/v1/b/none"),
+        client.delete("/storage/v1/b/bkt/o/none"),
+        client.get("/storage/v1/b/bkt/o/none?alt=media"),
+        upload(client, "headers/b", b"x"),
+        client.put(made, content=bytes(CHUNK), headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"}),
+        client.post("/upload/storage/v1/b/bkt/o?uploadType=resumable&name=c", json={}),
+    ]
+    for answer in answers:
+        assert answer.headers["server"] == "UploadServer"
+        assert len(answer.headers.get_list("x-guploader-uploadid")) == 1
+    for answer in (answers[0], answers[3]):
+        assert answer.headers["expires"] == answer.headers["date"]
+    call = "GET /storage/v1/b/bkt HTTP/1.1"
+    part = f"--x\r\nContent-Type: application/http\r\nContent-ID: <1>\r\n\r\n{call}\r\n\r\n\r\n--x--"
+    batch = client.post("/batch/storage/v1", content=part, headers={"Content-Type": "multipart/mixed; boundary=x"})
+    assert batch.headers["server"] == "UploadServer"
+    assert "HTTP/1.1 200" in batch.text and "uploadserver" not in batch.text.lower()
+
+
+def test_a_cut_answer_has_the_tag_of_the_whole(client: httpx.Client) -> None:
+    """With `fields` a bucket's `etag` header is still that of its metageneration."""
+    client.post("/storage/v1/b?project=p", json={"name": "cut"})
+    body = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    answer = client.patch("/storage/v1/b/cut?fields=iamConfiguration&projection=noAcl", json=body)
+    assert list(answer.json()) == ["iamConfiguration"] and answer.headers["etag"] == "CAI="
+
+
+def test_lists_have_the_tag_of_their_bucket_or_object(client: httpx.Client) -> None:
+    """The entries of an access control list have the `etag` of the bucket or object, in every answer that shows them."""
+    client.post("/storage/v1/b?project=p", json={"name": "tags"})
+    place = "/storage/v1/b/tags"
+    shown = client.patch(place, json={"labels": {"a": "b"}}).json()
+    entries = shown["acl"] + shown["defaultObjectAcl"] + client.get(f"{place}/acl").json()["items"]
+    entries.append(client.get(f"{place}/acl/{shown['owner']['entity']}").json())
+    assert {one["etag"] for one in entries} == {"CAI="}
+    made = client.post(f"{place}/acl", json={"entity": "allAuthenticatedUsers", "role": "READER"}).json()
+    assert made["etag"] == "CAM="
+    client.post("/upload/storage/v1/b/tags/o?uploadType=media&name=a", content=b"x")
+    found = client.get(f"{place}/o/a?projection=full").json()
+    listed = client.get(f"{place}/o/a/acl").json()["items"]
+    assert {one["etag"] for one in found["acl"] + listed} == {found["etag"]}
+
+
+def test_a_list_of_buckets_in_full(client: httpx.Client) -> None:
+    """With projection=full a bucket of a list has its access control lists and its owner, unless it has uniform access."""
+    access = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    client.post("/storage/v1/b?project=p", json={"name": "whole-a"})
+    client.post("/storage/v1/b?project=p", json={"name": "whole-b", **access})
+    full, uniform = client.get("/storage/v1/b?project=p&prefix=whole&projection=full").json()["items"]
+    assert full == client.get("/storage/v1/b/whole-a?projection=full").json()
+    assert len(full["acl"]) == len(full["defaultObjectAcl"]) == 3 and full["owner"]
+    assert not {"acl", "defaultObjectAcl", "owner"} & uniform.keys()
+    assert "acl" not in client.get("/storage/v1/b?project=p&prefix=whole").json()["items"][0]
+
+
+def test_a_bucket_that_is_made_with_a_list_is_shown_in_full(client: httpx.Client) -> None:
+    """A predefined list, in any case, makes the answer to a creation full, unless the client asks otherwise."""
+    place = "/storage/v1/b/?project=p&predefinedDefaultObjectAcl=bucketownerfullcontrol"
+    made = client.post(f"{place}&predefinedAcl=projectPrivate", json={"name": "in-full"}).json()
+    assert (len(made["acl"]), len(made["defaultObjectAcl"])) == (3, 1) and made["owner"]
+    assert "acl" not in client.post(f"{place}&projection=noAcl", json={"name": "in-part"}).json()
+    assert "acl" not in client.post("/storage/v1/b/?project=p", json={"name": "in-short"}).json()

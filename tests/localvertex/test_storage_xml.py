@@ -91,6 +91,20 @@ def test_an_expired_url_is_refused(client: httpx.Client, method: str) -> None:
         assert "<Details>Expires parameter is not a valid long value: NaN</Details>" in refused.text
 
 
+def test_a_signature_that_is_not_base64_is_refused(client: httpx.Client) -> None:
+    """The error names the parameter and the reason; both alphabets of Base64 are read."""
+    client.put("/bkt/signed", content=b"x")
+    query = {"Expires": int(time.time()) + 60, "GoogleAccessId": "a@b"}
+    assert client.get("/bkt/signed", params={**query, "Signature": "aZ09+/-_=="}).text == "x"
+    refused = client.get("/bkt/signed", params={**query, "Signature": "no base64!"})
+    assert refused.status_code == 400
+    assert refused.text.endswith(
+        "<Error><Code>MalformedSecurityHeader</Code><Message>Your request has a malformed header.</Message>"
+        "<ParameterName>signature</ParameterName><Details>Signature was not base64 encoded</Details></Error>"
+    )
+    assert refused.headers["server"] == "UploadServer"
+
+
 def test_a_resumable_upload(client: httpx.Client) -> None:
     """POST with x-goog-resumable gives an address, to which the bytes are put."""
     begun = client.post("/bkt/res%20a", headers={"x-goog-resumable": "start", "Content-Type": "text/plain"})
