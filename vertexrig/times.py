@@ -97,10 +97,18 @@ def whole_second(when: datetime | float, first: str = "") -> str:
     return rfc3339(moment, 0)
 
 
-def rfc3339_ns(nanoseconds_since_1970: int) -> str:
-    """Return a time with always nine digits, so that texts sort like times: gcloud compares the timestamps of a log as text."""
+def rfc3339_ns(nanoseconds_since_1970: int, digits: int | None = 9) -> str:
+    """Return a time with nine digits, so that texts sort like times: gcloud compares the timestamps of a log as text.
+
+    Args:
+        nanoseconds_since_1970: The time.
+        digits: 9; None writes 0, 3, 6 or 9 digits, whichever is enough, as protobuf does.
+    """
     seconds, rest = divmod(nanoseconds_since_1970, _NS)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    text = f"{rest:09d}"
+    while digits is None and text.endswith("000"):
+        text = text[:-3]
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}{'.' if text else ''}{text}Z"
 
 
 def duration_seconds(text: Any) -> float | None:

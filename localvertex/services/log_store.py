@@ -134,9 +134,10 @@ class LogStore:
             **_payload(line, text),
         }
 
-    def _insert(self, body: Json, timestamp: int | None, study_id: str = "") -> None:
+    def _insert(self, body: Json, timestamp: int | None, study_id: str = "", *, digits: int | None = 9) -> None:
         """Store an entry under a new insertId, or its own. Called in a transaction.
 
+        Its timestamp is shown with `digits` after the second; None shows as many as it needs.
         An entry of the same project, time and insertId as another is the same entry, and is kept once.
         """
         now = time.time_ns()
@@ -153,7 +154,7 @@ class LogStore:
         full = {
             **body,
             "insertId": insert_id,
-            "timestamp": times.rfc3339_ns(when),
+            "timestamp": times.rfc3339_ns(when, digits),
             "receiveTimestamp": times.rfc3339_ns(now),
         }
         text = json.dumps(full)
@@ -176,7 +177,7 @@ class LogStore:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
         with self.database.transaction():
             for body, timestamp in bodies:
-                self._insert(body, timestamp)
+                self._insert(body, timestamp, digits=None)
 
     def query(
         self, node: Node, *, descending: bool = False, after: Position | None = None, limit: int = 1000

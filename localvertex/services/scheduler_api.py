@@ -122,7 +122,7 @@ class SchedulerApi:
         return self._changed(job["name"], lambda job: {**job, "state": new})
 
     def _now(self) -> str:
-        return rfc3339(self.engine.clock.now(), None)
+        return rfc3339(self.engine.clock.now(), 0)  # in whole seconds (answers of 2020 to 2026)
 
 
 def _checked(parent: str) -> str:

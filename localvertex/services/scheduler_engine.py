@@ -112,8 +112,12 @@ class SchedulerEngine:
             self.due.pop(job["name"], None)
             return
         # Stored first: if that fails, the old time stays due and is tried again.
-        self._note(job["name"], scheduleTime=rfc3339(due, None))
+        self._note(job["name"], scheduleTime=self._shown(due))
         self.due[job["name"]] = due
+
+    def _shown(self, due: datetime) -> str:
+        """Return a due time as the service shows it: some milliseconds later (an answer of 2026-01-26)."""
+        return rfc3339(due + timedelta(microseconds=1 + self.clock.now().microsecond % 50_000))
 
     def forget(self, name: str) -> None:
         """Stop firing a job: its next time, and the retries of an execution under way."""
@@ -200,12 +204,12 @@ class SchedulerEngine:
 
     async def _sleep(self, name: str, until: datetime) -> None:
         """Wait for a retry's time, or for the job to be paused or deleted."""
-        self._note(name, scheduleTime=rfc3339(until, None))
+        self._note(name, scheduleTime=rfc3339(until))
         while self.clock.now() < until and not self._paused(name):
             # Its own event: the loop clears the shared one.
             await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
         following = self.due.get(name)
-        self._note(name, scheduleTime=rfc3339(following, None) if following else None)
+        self._note(name, scheduleTime=self._shown(following) if following else None)
 
     async def _attempt(self, job: Json, schedule_time: datetime) -> DeliveryOutcome:
         """Send one request, store its time and outcome in the job, and return the outcome."""

@@ -31,6 +31,7 @@ HEADERS_LIMIT = 80 * 1024
 URI_LIMIT = 2083
 TEXT_LIMIT = 500
 USER_AGENT = "Google-Cloud-Scheduler"
+APP_ENGINE_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
 TARGETS = {"httpTarget": "HTTP", "pubsubTarget": "PUB_SUB", "appEngineHttpTarget": "APP_ENGINE_HTTP"}
 """Fields of which a job has one (a oneof of the message), and the name of each in log entries; only HTTP targets are delivered to."""
 TOKENS = ("oidcToken", "oauthToken")
@@ -81,8 +82,8 @@ def complete(job: Json) -> Json:
     deadline = job.get("attemptDeadline") or ("180s" if kind == "httpTarget" else "0s")
     if kind != "pubsubTarget" and not (15 <= seconds(deadline) <= most or (kind != "httpTarget" and deadline == "0s")):
         raise invalid(f"Job attemptDeadline must be between 15s and {most}s, not {deadline}.")
-    # An answer about a Pub/Sub job has the retries that it was created with, and no defaults (k8s-config-connector, 2024).
-    retry = _retry(job.get("retryConfig", {})) if kind != "pubsubTarget" or "retryConfig" in job else None
+    # Only a job with an HTTP target gets default retries (k8s-config-connector, 2024; App Engine: an answer of 2021-04-01).
+    retry = _retry(job.get("retryConfig", {})) if kind == "httpTarget" or "retryConfig" in job else None
     return {
         **job,
         "timeZone": job.get("timeZone") or "Etc/UTC",
@@ -118,7 +119,19 @@ def _app_engine(target: Json) -> Json:
         )
     if target.get("body") and method not in ("POST", "PUT"):
         raise invalid(f"AppEngineHttpTarget.body is not allowed with httpMethod {method}; only with POST and PUT.")
-    return {**target, "httpMethod": method, "relativeUri": uri}
+    return {**target, "httpMethod": method, "relativeUri": uri, "headers": _app_engine_headers(target)}
+
+
+def _app_engine_headers(target: Json) -> Json:
+    """Return the headers of an App Engine target with those that the service fills in (REST reference; an answer of 2021-04-01)."""
+    own = {key: text for key, text in target.get("headers", {}).items() if key.lower() != "content-length"}
+    names = {key.lower(): key for key in own}
+    agent = own.pop(names.get("user-agent", ""), "").removesuffix(APP_ENGINE_AGENT).strip()
+    sent: Json = {"User-Agent": f"{agent} {APP_ENGINE_AGENT}".strip()}
+    if target.get("body"):
+        sent = {"Content-Length": str(len(base64.b64decode(target["body"]))), **sent}
+        sent |= {} if "content-type" in names else {"Content-Type": "application/octet-stream"}
+    return {**own, **sent}
 
 
 def _http(target: Json) -> Json:

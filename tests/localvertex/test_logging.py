@@ -129,6 +129,14 @@ def write(store: LogStore, *entries: dict[str, Any], **more: Any) -> None:
     LoggingApi(store).write_entries({**request, "entries": list(entries)})
 
 
+@pytest.mark.parametrize("fraction", ["", ".120", ".123411", ".123456789"])
+def test_a_client_s_time_keeps_its_digits(tmp_path: Path, fraction: str) -> None:
+    """An entry's timestamp has the digits that its writer gave, and its receiveTimestamp the service's own."""
+    store, when = LogStore(tmp_path), f"2026-11-20T12:00:01{fraction}Z"
+    write(store, {"textPayload": "x", "timestamp": when})
+    assert store.query(parse(""))[0][0]["timestamp"] == when
+
+
 def test_a_size_from_a_mebibyte_on_is_in_m(tmp_path: Path) -> None:
     """A size has one decimal in K, and two in M."""
     with pytest.raises(ApiError, match=r"^Log entry with size 6\.23M exceeds maximum size of 256\.0K$"):

