@@ -294,7 +294,7 @@ BREAKAGES = (
     Breakage("a schedule's wrong time zone has other words", _SCHEDULE, _refused(lambda text: "Bad schedule."), (ASKED,)),
     Breakage("a client's labels are lost", f"{_LOCAL}services.logging_api:_entry", _after(lambda made: ({**made[0], "labels": {}}, made[1])), ("logging",)),
     Breakage("a written entry has no project_id", f"{_LOCAL}services.logging_api:_entry", _after(lambda made: ({**made[0], "resource": {"type": "gae_app"}}, made[1])), ("writes",)),
-    Breakage("an insertId is replaced", f"{_LOCAL}services.log_store:LogStore._insert", lambda right: lambda self, body, when: right(self, _inside("insertId")(body), when), ("writes",)),
+    Breakage("an insertId is replaced", f"{_LOCAL}services.log_store:LogStore._insert", lambda right: lambda self, body, when, **words: right(self, _inside("insertId")(body), when, **words), ("writes",)),
     Breakage("entries are always in order of time", f"{_LOCAL}services.log_store:LogStore.query", lambda right: lambda self, node, **words: right(self, node, **{**words, "descending": False}), ("logging",)),
     Breakage("a regular expression ignores case", f"{_QUERY}_pattern", lambda right: lambda text: right(f"(?i){text}"), ("language",)),
     Breakage("severities have no rank", f"{_QUERY}_severity", _instead(lambda text: 0), ("logging",)),
