@@ -380,7 +380,7 @@ class StorageApi:
             try:
                 # Digests are part of a listing, and clients compare files by them: a file that a trainer wrote is
                 # hashed when it is first listed.
-                items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
+                items.append(await self._shown(request, await in_thread(self.store.digested, found)))
             except ApiError:
                 continue  # its file went away since the listing
         body: Json = {"kind": "storage#objects", **_next(page.token)}

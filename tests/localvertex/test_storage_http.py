@@ -594,6 +594,8 @@ def test_lists_have_the_tag_of_their_bucket_or_object(client: httpx.Client) -> N
     found = client.get(f"{place}/o/a?projection=full").json()
     listed = client.get(f"{place}/o/a/acl").json()["items"]
     assert {one["etag"] for one in found["acl"] + listed} == {found["etag"]}
+    assert client.get(f"{place}/o?projection=full").json()["items"] == [found]
+    assert "acl" not in client.get(f"{place}/o").json()["items"][0]
 
 
 def test_a_list_of_buckets_in_full(client: httpx.Client) -> None:
