@@ -42,7 +42,7 @@ def storage() -> Path:
     try:
         return own_podman.storage()
     except OSError as error:
-        missing(f"podman runs no image for this user: {error}")
+        missing(f"podman runs no image for this user: {str(error).splitlines()[-1]}")
 
 
 def use(folder: Path, patch: pytest.MonkeyPatch) -> Path:
