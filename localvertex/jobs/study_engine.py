@@ -68,7 +68,7 @@ class StudyEngine:
     def _stopping_config(self) -> Mapping[str, Any]:
         return self.spec.get("studyStoppingConfig") or {}
 
-    def suggest(self, trial_id: str) -> list[ParameterValue]:
+    def suggest(self, trial_id: str, fixed: Iterable[Mapping[str, Any]] = ()) -> list[ParameterValue]:
         """Make trial `trial_id`, ACTIVE from now on, and return its parameters `[{"parameterId": …, "value": …}]`.
 
         Asked again for the same trial, it returns the same parameters. Values are float for DOUBLE and DISCRETE, int
@@ -77,13 +77,18 @@ class StudyEngine:
         A combination already made is not suggested again while there are others, unless `observationNoise` is HIGH.
         Where no algorithm is named, the first trial has each parameter's default value or its middle.
 
+        Args:
+            trial_id: The trial's number.
+            fixed: Values of parameters that the client chose.
+
         Raises:
+            ConfigError: A fixed value is not in the search space.
             StudyExhausted: A grid, or a study with `observationNoise` LOW, has no combination left.
         """
         known = self.trials.get(trial_id)
         if known is not None:
             return known.parameters
-        parameters = sorted(self._next(trial_id), key=lambda row: str(row["parameterId"]))  # as the service lists them
+        parameters = self.space.listed(self._next(trial_id), fixed)
         trial = Trial(trial_id, parameters=parameters)
         trial.move(TrialState.ACTIVE, at=self.clock())
         self.add(trial)

@@ -18,7 +18,7 @@ from localvertex.jobs.validation import found_errors, whole_numbers
 from localvertex.services.collection import Collection, Kind
 from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
 from vertexrig import spec
-from vertexrig.errors import VertexrigError
+from vertexrig.errors import ConfigError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.spec.api_names import snake
 from vertexrig.spec.objective import dominates
@@ -112,7 +112,7 @@ class Vizier:
                 # Together: each transaction waits for the disk.
                 with self.store.database.transaction():
                     own += self._taken(stored, waiting, client, count - len(own))
-                    exhausted = self._fill(stored, engine, own, client, count)
+                    exhausted = self._fill(stored, engine, own, request, count)
             except BaseException:
                 self._engines.pop(name, None)  # it is ahead of the stored trials
                 raise
@@ -139,17 +139,23 @@ class Vizier:
         fields = {"state": "ACTIVE", "clientId": client, "startTime": resources.now()}
         return [self._save(stored.name, {**record, **fields}) for record in waiting]
 
-    def _fill(self, stored: StoredResource, engine: StudyEngine, own: list[Json], client: str, count: int) -> bool:
-        """Add new trials to `own` until there are `count`; returns whether the search space has no more."""
+    def _fill(self, stored: StoredResource, engine: StudyEngine, own: list[Json], request: Json, count: int) -> bool:
+        """Add new trials to `own` until there are `count`; returns whether the search space has no more.
+
+        The new trials take turns with the request's contexts.
+        """
+        client, contexts = str(request.get("clientId", "")), request.get("contexts") or [{}]
         while len(own) < count:
             number = self._next(stored.name)
             try:
                 # Asked for each new trial: one may have been the last of maxNumTrials.
                 if engine.done():
                     return True
-                engine.suggest(number)
+                engine.suggest(number, contexts[len(own) % len(contexts)].get("parameters", ()))
             except StudyExhausted:
                 return True
+            except ConfigError as error:
+                raise invalid(f"Invalid context: {error}.") from None
             trial = engine.trials[number]
             trial.name = f"{stored.name}/trials/{number}"
             own.append(self._save(stored.name, {**trial.record(), "clientId": client}))
@@ -188,12 +194,12 @@ class Vizier:
         return _shown(self._record(request["name"]))
 
     def list_trials(self, request: Json) -> Json:
-        """ListTrials, in the order in which they were made."""
+        """ListTrials, the newest first (recording of 2025-04-11)."""
         name = request["parent"]
         size = page_size(request, _LARGEST_PAGE, _LARGEST_PAGE)
         start = offset_of(str(request.get("pageToken", "")))
         with self._lock:
-            records = list(self._engine(self.studies.stored(name))[1].values())
+            records = list(self._engine(self.studies.stored(name))[1].values())[::-1]
         following = token_of(str(start + size)) if start + size < len(records) else ""
         return answer("trials", [_shown(one) for one in records[start : start + size]], following)
 

@@ -242,7 +242,7 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
 
 
 def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) -> None:
-    """ListTrials gives trials in the order in which they were made, also those made after others were deleted."""
+    """ListTrials gives the newest trial first, also those made after others were deleted."""
     space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
     study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
@@ -250,7 +250,36 @@ def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) ->
     for number in "12":
         services.methods["DeleteTrial"]({"name": f"{study}/trials/{number}"})
     services("SuggestTrials", parent=study, suggestionCount=2, clientId="d")
-    assert [trial["name"][-1] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
+    assert [trial["name"][-1] for trial in services("ListTrials", parent=study)["trials"]] == ["5", "4", "3"]
+
+
+def test_a_suggestion_has_the_values_of_its_context(services: Services) -> None:
+    """A context's values are in the trial; a conditional parameter follows its parent; a value outside the space is refused."""
+    below = {"parameterId": "p_child", "integerValueSpec": {"minValue": "1", "maxValue": "100"}}
+    conditional = [{"parentDiscreteValues": {"values": [4.8]}, "parameterSpec": below}]
+    parent = {
+        "parameterId": "p",
+        "discreteValueSpec": {"values": [1.0, 2.5, 4.8]},
+        "conditionalParameterSpecs": conditional,
+    }
+    flat = {"parameterId": "p_b", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": [flat, parent]}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+
+    def suggested(value: float) -> list[dict[str, Any]]:
+        context = {"parameters": [{"parameterId": "p", "value": value}, {"parameterId": "p_b", "value": 0.125}]}
+        made = services("SuggestTrials", parent=study, suggestionCount=1, clientId=str(value), contexts=[context])
+        return list(made.response["trials"][0]["parameters"])
+
+    assert [row["parameterId"] for row in suggested(2.5)] == ["p", "p_b"]
+    first, second, last = suggested(4.8)
+    assert (
+        last == {"parameterId": "p_b", "value": 0.125}
+        and first == {"parameterId": "p", "value": 4.8}
+        and second["parameterId"] == "p_child"
+    )
+    with pytest.raises(ApiError, match="'p' is not in this study's space"):
+        suggested(3.0)
 
 
 def test_operations_of_a_study_are_below_it(services: Services) -> None:

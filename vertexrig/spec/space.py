@@ -127,13 +127,43 @@ class Space:
             return None
         return None if given else found
 
-    def _active(self, choose: Callable[[Dimension], Value]) -> Iterator[tuple[Dimension, Value]]:
-        stack = list(reversed(self.dimensions))
+    def listed(
+        self, parameters: Iterable[Mapping[str, Any]], fixed: Iterable[Mapping[str, Any]] = ()
+    ) -> list[ParameterValue]:
+        """Return the values of a trial in the order of the alphabet, each conditional parameter after its parent.
+
+        Args:
+            parameters: Values that `assign` or `combination` returned.
+            fixed: Values that replace them. A conditional parameter that becomes active has its first value.
+
+        Raises:
+            ConfigError: A fixed value is not in the space.
+        """
+        given = {str(row["parameterId"]): row["value"] for row in parameters}
+        replaced = {str(row.get("parameterId", "")): row.get("value") for row in fixed}
+        held = {one.id for one in self.everywhere() if one.id in replaced and one.holds(replaced[one.id])}
+        for name in replaced.keys() - held:
+            raise ConfigError(f"the value {replaced[name]!r} of {name!r} is not in this study's space")
+        values = given | replaced
+
+        def choose(dimension: Dimension) -> Value:
+            value = values.get(dimension.id)
+            return dimension.typed(value) if dimension.holds(value) else dimension.first
+
+        return [{"parameterId": one.id, "value": value} for one, value in self._active(choose, by_name=True)]
+
+    def _active(
+        self, choose: Callable[[Dimension], Value], *, by_name: bool = False
+    ) -> Iterator[tuple[Dimension, Value]]:
+        def backwards(dimensions: Iterable[Dimension]) -> list[Dimension]:
+            return (sorted(dimensions, key=lambda one: one.id) if by_name else list(dimensions))[::-1]
+
+        stack = backwards(self.dimensions)
         while stack:
             dimension = stack.pop()
             value = choose(dimension)
             yield dimension, value
-            stack.extend(reversed(list(dimension.active(value))))
+            stack.extend(backwards(dimension.active(value)))
 
     @cached_property
     def size(self) -> int | None:
