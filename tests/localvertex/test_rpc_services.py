@@ -69,7 +69,7 @@ def test_a_study_is_searched(channel: grpc.Channel) -> None:
     assert [one.name for one in given] == [wanted.name]
     assert vizier.stop_trial(request={"name": wanted.name}).state.name == "STOPPING"
     vizier.delete_trial(name=wanted.name)
-    assert [one.name[-1] for one in vizier.list_trials(parent=study.name)] == ["1", "2", "3"]
+    assert [one.name[-1] for one in vizier.list_trials(parent=study.name)] == ["3", "2", "1"]
     with pytest.raises(exceptions.InvalidArgument, match="study_spec"):
         vizier.create_study(parent=PARENT, study={"display_name": "empty", "study_spec": {"metrics": STUDY["metrics"]}})
     vizier.delete_study(name=study.name)
