@@ -15,9 +15,28 @@ export function h(tag, props = {}, ...children) {
   return made;
 }
 
+// While the pointer is down nothing is made again or moved: a press on what has been replaced meanwhile would be no click.
+let pressed = false;
+const held = new Map();  // by element: the parts to show when the pointer is up
+
+function released() {
+  pressed = false;
+  for (const [target, parts] of held) fill(target, parts);
+  held.clear();
+}
+
+addEventListener("pointerdown", () => { pressed = true; }, true);
+// The click comes after pointerup, in the same task. A release outside the window is seen by the next move.
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(released), true);
+addEventListener("pointermove", (event) => { if (pressed && !event.buttons) released(); }, true);
+
 // Shows parts in an element, in their order. A part is {key, sign, make}: it is made again when its sign has changed, and
 // the focus and the scrolled tables in it stay where they were.
 export function fill(target, parts) {
+  if (pressed) {
+    held.set(target, parts);
+    return;
+  }
   const old = new Map([...target.children].map((child) => [child.dataset.part, child]));
   const kept = parts.filter(Boolean).map(({ key, sign, make }) => {
     const text = JSON.stringify(sign);
@@ -31,7 +50,7 @@ export function fill(target, parts) {
   if (kept.length === target.children.length && kept.every((node, at) => node === target.children[at])) return;
   const focus = target.contains(document.activeElement) ? document.activeElement.dataset.k : undefined;
   const scrolled = new Map([...target.querySelectorAll("[data-s]")].map((one) => [one.dataset.s, [one.scrollTop, one.scrollLeft]]));
-  // What stays is not moved: a press on it that has begun would be no click.
+  // What stays is not moved, and keeps a selection of text.
   for (const child of [...target.children]) if (!kept.includes(child)) child.remove();
   kept.forEach((node, at) => { if (target.children[at] !== node) target.insertBefore(node, target.children[at] ?? null); });
   for (const one of target.querySelectorAll("[data-s]")) {
