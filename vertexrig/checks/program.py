@@ -164,9 +164,8 @@ def args_length(document: Document, context: Context) -> Iterator[Problem]:
     most = context.catalog.limits.integer("args.max_chars")
     for pool in document.pools:
         length = sum(len(arg) for arg in pool.args)
-        if (
-            length >= most
-        ):  # the documentation allows this many, the service's own message does not (report of 2023-03-29)
+        # The documentation allows this many, the service's own message does not (report of 2023-03-29).
+        if length >= most:
             text = f"the arguments have {length:,} characters together; they must have fewer than {most:,}"
             yield Problem(f"{pool.program_path}.args", text, "put them into a file in Cloud Storage")
 
