@@ -26,6 +26,7 @@ from localvertex.runner import engine
 from tests.support import engines
 from tests.support.small_trainer import with_small_trainer
 from tests.support.tools import REPOSITORY, installed, need
+from tools import venv
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
@@ -481,7 +482,7 @@ def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
     python = getattr(sys, "_base_executable", sys.executable)
     fresh = make(copy, f"tpu-job PYTHON={python}", env)
     assert fresh.returncode == 0, fresh.stdout
-    assert f"setting up .venv with {installer}" in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
+    assert f".venv is ready, by {installer}, " in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
     site = next((copy / ".venv").glob("lib/python*/site-packages"))
     assert (copy / ".venv/.base").exists() and not (site / "tensorflow").exists()
     assert "setting up" not in make(copy, f"tpu-job PYTHON={python}", env).stdout
@@ -489,6 +490,21 @@ def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
     (copy / ".venv/.base").unlink()
     again = make(copy, f"tpu-job PYTHON={python}", env)
     assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout
+
+
+@pytest.mark.whole
+def test_pip_installs_a_uv_unless_it_has_indexes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The uv of pip runs; a company's index is left to pip, which knows it."""
+    monkeypatch.chdir(tmp_path)
+    for name in [one for one in os.environ if one.startswith("PIP_") and ("INDEX" in one or "FIND_LINKS" in one)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    shutil.copy(REPOSITORY / "constraints.txt", tmp_path)
+    venv.make(None, tmp_path / "log")
+    program = venv.uv_by_pip(tmp_path / "log")
+    assert program and subprocess.run([program, "--version"], capture_output=True).returncode == 0
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://packages.example/simple")
+    assert venv.uv_by_pip(tmp_path / "log") is None
 
 
 @pytest.mark.parametrize(
