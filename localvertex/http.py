@@ -12,8 +12,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from email.utils import format_datetime
+from email.utils import formatdate
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -485,8 +484,7 @@ def dated(app: ASGIApp) -> ASGIApp:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
                 if all(key != b"date" for key, _ in headers):
-                    now = format_datetime(datetime.now(timezone.utc), usegmt=True)
-                    message = {**message, "headers": [(b"date", now.encode()), *headers]}
+                    message = {**message, "headers": [(b"date", formatdate(usegmt=True).encode()), *headers]}
             await send(message)
 
         await app(scope, receive, start)

@@ -97,16 +97,16 @@ def whole_second(when: datetime | float, first: str = "") -> str:
     return rfc3339(moment, 0)
 
 
-def rfc3339_ns(nanoseconds_since_1970: int, digits: int | None = 9) -> str:
+def rfc3339_ns(nanoseconds_since_1970: int, *, shortest: bool = False) -> str:
     """Return a time with nine digits, so that texts sort like times: gcloud compares the timestamps of a log as text.
 
     Args:
         nanoseconds_since_1970: The time.
-        digits: 9; None writes 0, 3, 6 or 9 digits, whichever is enough, as protobuf does.
+        shortest: Write 0, 3, 6 or 9 digits, as few as are needed, as protobuf does.
     """
     seconds, rest = divmod(nanoseconds_since_1970, _NS)
     text = f"{rest:09d}"
-    while digits is None and text.endswith("000"):
+    while shortest and text.endswith("000"):
         text = text[:-3]
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}{'.' if text else ''}{text}Z"
 

@@ -41,7 +41,7 @@ _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
 _ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
 _MOST_CONNECTIONS = 1000
 _FILES_OF_CONNECTION = 4
-"""Three of its own, and one for the rest of the server."""
+"""Open files that a connection takes: three of its own, and one for the rest of the server."""
 _MANY = 100
 """Connections at one time above which memory is returned to the system later."""
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -170,11 +170,9 @@ def allow_files() -> None:
 def most_connections() -> int:
     """Return the limit of connections, by the limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        _MOST_CONNECTIONS
-        if soft == resource.RLIM_INFINITY
-        else max(64, min(_MOST_CONNECTIONS, soft // _FILES_OF_CONNECTION))
-    )
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(64, min(_MOST_CONNECTIONS, soft // _FILES_OF_CONNECTION))
 
 
 def _give_back() -> None:

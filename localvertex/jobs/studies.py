@@ -279,7 +279,7 @@ class Studies:
 def _shown(record: Mapping[str, Any]) -> Json:
     """Return a trial's record as a tuning job shows it.
 
-    Its final measurement has no time (recordings of 2021 and 2022), and step 1 if the trainer gave none (recording of 2023-12-28).
+    Its final measurement has no time (recordings of 2021 and 2022), and step 1 where the trainer reported step 0 or none (recording of 2023-12-28).
     """
     # `failed` is the run's own; the API's Trial has no such field.
     shown = {key: value for key, value in record.items() if key != "failed"}

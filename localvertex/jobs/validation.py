@@ -41,7 +41,7 @@ _RECORDED: dict[str, tuple[str, str]] = {
     "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
     "env-value": ("Required field is not set.", ""),
     "env-twice": ("EnvVar names must be unique.", ""),
-    "args-length": ("Container args should contain less than 100k characters", ""),  # read in a translation
+    "args-length": ("Container args should contain less than 100k characters", ""),  # from a report in another language
 }
 """By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""
 

@@ -134,10 +134,10 @@ class LogStore:
             **_payload(line, text),
         }
 
-    def _insert(self, body: Json, timestamp: int | None, study_id: str = "", *, digits: int | None = 9) -> None:
+    def _insert(self, body: Json, timestamp: int | None, study_id: str = "", *, shortest: bool = False) -> None:
         """Store an entry under a new insertId, or its own. Called in a transaction.
 
-        Its timestamp is shown with `digits` after the second; None shows as many as it needs.
+        Its timestamp has nine digits, or with `shortest` as few as it needs.
         An entry of the same project, time and insertId as another is the same entry, and is kept once.
         """
         now = time.time_ns()
@@ -154,7 +154,7 @@ class LogStore:
         full = {
             **body,
             "insertId": insert_id,
-            "timestamp": times.rfc3339_ns(when, digits),
+            "timestamp": times.rfc3339_ns(when, shortest=shortest),
             "receiveTimestamp": times.rfc3339_ns(now),
         }
         text = json.dumps(full)
@@ -177,7 +177,7 @@ class LogStore:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
         with self.database.transaction():
             for body, timestamp in bodies:
-                self._insert(body, timestamp, digits=None)
+                self._insert(body, timestamp, shortest=True)
 
     def query(
         self, node: Node, *, descending: bool = False, after: Position | None = None, limit: int = 1000

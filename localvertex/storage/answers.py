@@ -9,8 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from datetime import datetime, timezone
-from email.utils import format_datetime
+from email.utils import formatdate
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -66,7 +65,7 @@ class JsonApi(Api):
         if "upload_id" in request.query_params and not is_json:
             return served(response)
         reads = request.method == "GET" and ((is_json and response.status_code < 300) or response.status_code == 304)
-        now = format_datetime(datetime.now(timezone.utc), usegmt=True)
+        now = formatdate(usegmt=True)
         if response.status_code in (204, 304):
             response.headers["content-type"] = "application/json"
         if is_json:
