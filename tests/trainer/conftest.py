@@ -98,9 +98,12 @@ class Launched:
 
 
 def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a training container with `folder` as its output prefix and its temporary directory."""
+    """The environment of a training container with `folder` as its output prefix and its temporary directory.
+
+    What a trainer that was imported into the tests' own process has set (TF_USE_LEGACY_KERAS) is not in it.
+    """
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("AIP_", "CLOUD_ML_", "TF_CONFIG", "TRAINER_", "CLUSTER_SPEC"))}  # fmt: skip
+            if not name.startswith(("AIP_", "CLOUD_ML_", "TF_CONFIG", "TF_USE", "TRAINER_", "CLUSTER_SPEC"))}  # fmt: skip
     scratch = folder / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
     return {

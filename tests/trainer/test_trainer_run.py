@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.forks import Forks
 from tests.trainer import makers
 from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, metrics, once, summary
+from tests.trainer.lazily import keras
 
 #: Loads a SavedModel and scores both signatures on the digits' validation part.
 FRESH = """
@@ -55,6 +57,11 @@ def test_no_flags_train_digits_to_97_percent(default_run: Path) -> None:
     assert (default_run / "model" / "training_curves.png").read_bytes().startswith(b"\x89PNG")
     assert list((default_run / "logs" / "train").iterdir()) and list((default_run / "logs" / "validation").iterdir())
     assert list((default_run / "tmp").iterdir()) == []
+
+
+def test_trainers_are_forked_whatever_was_imported_here(forks: Forks, tmp_path: Path) -> None:
+    """The trainer, imported into this process, sets variables that TensorFlow reads: they keep no later one from being forked."""
+    assert keras.Sequential and forks.can(environment(tmp_path))
 
 
 @pytest.mark.whole
