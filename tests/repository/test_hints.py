@@ -46,11 +46,11 @@ class Typist:
     """
 
     def __init__(self, folder: Path, installed: wheels.Installed) -> None:
-        self.folder, self.variables, self.typed = folder, list[str](), dict[str, str]()
-        self.forms: set[str] = set()
+        self.folder, self.typed, self.forms = folder, dict[str, str](), set[str]()
         home = folder.parent / "home"
         home.mkdir()
         self.environment = {**installed.variables, "HOME": str(home), "PORT": str(functions.free_port())}
+        self.before = self.environment
 
     def types(self, line: str, code: int = 0) -> None:
         """Type a command that ends with this exit code, and then what it printed."""
@@ -60,9 +60,9 @@ class Typist:
             waiting = [one for one in [*waiting, *self._run(following, 0)] if NUMBER.sub("", one) not in self.forms]
 
     def _run(self, line: str, code: int) -> list[str]:
-        if line.startswith("eval "):
-            self.variables.append(line)
-        script = "\n".join([*self.variables, line.replace("local up", 'local up --port "$PORT"')])
+        script = line.replace("local up", 'local up --port "$PORT"')
+        if line.startswith("eval "):  # what it sets is there for what is typed later
+            script += " && env -0 > ../set"
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-c", script],
             cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
@@ -71,6 +71,9 @@ class Typist:
         assert done.returncode == code and "Traceback" not in printed, (
             f"$ {line}\n{printed}\nprinted by:\n{self._by(line)}"
         )
+        if line.startswith("eval "):
+            pairs = (self.folder.parent / "set").read_text().rstrip("\0").split("\0")
+            self.environment = dict(pair.split("=", 1) for pair in pairs)
         self.typed[line] = printed
         self.forms.add(NUMBER.sub("", line))
         return COMMAND.findall(printed)
@@ -140,9 +143,7 @@ def test_an_error_prints_a_command_that_solves_it(tmp_path: Path, installed: whe
         typist.types("vertexrig rehearse cpu")
         options = "vertexrig register cpu --metric=accuracy --goal=MAXIMIZE"
         assert options in typist.typed
-        typist.variables.clear()
-        typist.typed = {}
-        typist.forms = set()
+        typist.environment, typist.typed, typist.forms = typist.before, {}, set()
         typist.types("vertexrig register cpu", 2)
         assert "vertexrig register cpu" in typist.typed
     finally:
