@@ -16,11 +16,12 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# In this order: a bearer token may hold what later patterns find.
+# In this order: a bearer token may hold what later patterns find. An address is looked for only where one can begin: tried from each
+# character of a long text, it took 97 s of `make fidelity` (2026-11-28).
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\bbearer +[\w.~+/=-]+"), "<token>"),
     (re.compile(r"ya29\.[\w.-]+|\beyJ[\w-]{10,}\.[\w-]+\.[\w-]*|\bAIza[\w-]{30,}"), "<token>"),
-    (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w"), "<email>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"), "<email>"),
     (re.compile(r"\bgk3-[\w-]+"), "<host>"),
     (re.compile(r"(?<=-workerpool\d-)[0-9a-f]{6,}(?=-)"), "<cluster>"),
     (re.compile(r"(?<=projects/)\d{6,15}(?!\d)"), "<number>"),

@@ -29,6 +29,12 @@ def test_blanked_recordings_keep_their_form_only() -> None:
     }  # fmt: skip
 
 
+def test_a_long_text_is_blanked_at_once() -> None:
+    """A text of a million characters is read in time that grows with its length: else this takes hours."""
+    long = "x" * 1_000_000
+    assert Blanks()(f"{long} {long}@example.com eyJ{long}-") == f"{long} <email> eyJ{long}-"
+
+
 def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
     """Every call and its answer is a line of the recording's form, in its order, with each id as the same text."""
     file = tmp_path / "seen.jsonl"

@@ -198,6 +198,6 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         # keep only the requirement of `tqdm==4.67 --hash=… \`: setuptools would join the `\` with the next line
-        plain = re.sub(r"(\s+--\S+)*\s*\\?$", "", plain)
+        plain = re.sub(r"(?<!\s)(\s+--\S+)*\s*\\?$", "", plain)
         if plain and not re.match(r"-(?!e\s|-editable)", plain):
             yield number, plain

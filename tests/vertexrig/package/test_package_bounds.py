@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.packages import SETUP, small
 from tests.support.tools import typed
+from vertexrig.package.requirements import lines_of
 
 GIB = 2**30
 PROJECT = """\
@@ -88,3 +89,9 @@ def test_the_bound_is_a_key(tmp_path: Path) -> None:
         done = typed("package", cwd=tmp_path)
         assert (done.exit_code == 0) == (code == 0), done
         assert code == 0 or ("'trainer/words.txt' with 3 MiB" in done.stderr and "trainer.package_mib" in done.stderr)
+
+
+def test_a_requirement_of_many_blanks_is_read_at_once() -> None:
+    """A line with 200,000 blanks in it is read in time that grows with its length: else this takes minutes."""
+    line = "tqdm" + " " * 200_000 + "x"
+    assert list(lines_of(line + " --hash=sha256:0a \\\n")) == [(1, line)]
