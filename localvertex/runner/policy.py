@@ -120,7 +120,7 @@ def lacking(replica: str, exit_: Exit, lines: Sequence[str]) -> JobError | None:
 
 
 def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str, *, package: bool) -> str:
-    """Return the error of a job whose replica failed, in the service's words (public logs of 2025-11 to 2026-05).
+    """Return the error of a job whose replica failed, in the service's words (public logs of 2025-07 to 2026-05).
 
     The URL in it leads to the real console, which does not have the job; it stays because programs read the job's number from it.
 
@@ -132,7 +132,7 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
         job_id: Number of the job.
         package: Whether it ran a Python package.
     """
-    reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " "
+    reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " Termination reason: Error. "
     if exit_.code == _UNSTARTED:
         reason = f" Termination reason: StartError. \nTermination log message: failed to create containerd task: failed to create shim task: {stderr}\n\n"
     status = int(exit_.signal) if package and exit_.signal in _OWN_SIGNALS else exit_.code

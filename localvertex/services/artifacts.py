@@ -9,9 +9,8 @@ from localvertex.storage import ObjectStore
 from localvertex.storage.resources import MULTI_REGIONS
 from localvertex.storage.store import Query
 
-_PREBUILT = re.compile(
-    r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/prediction/(sklearn|tf2?)-[cg]pu\."
-)
+_GOOGLES = re.compile(r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/prediction/")
+_PREBUILT = re.compile(rf"{_GOOGLES.pattern}(sklearn|tf2?)-[cg]pu\.")
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _MODEL_FILES = {"sklearn": ("model.pkl", "model.joblib"), "tf": _SAVED_MODEL, "tf2": _SAVED_MODEL}
 """By kind of prebuilt prediction image: the files of which a model's folder has one. Public reports quote these two lists alone."""
@@ -31,6 +30,11 @@ def require_regional(objects: ObjectStore, uri: str, parent: str) -> None:
             f"The Cloud Storage bucket of `{uri}` is in location `{location.lower()}`. "
             f"It must be in the same regional location as the service location `{region}`."
         )
+
+
+def is_prebuilt(image: str) -> bool:
+    """Whether an image is one of Google's for predictions."""
+    return _GOOGLES.match(image) is not None
 
 
 def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:

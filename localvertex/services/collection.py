@@ -53,6 +53,7 @@ class Kind:
         checks_etag: Whether an update with another etag than the current one is refused.
         in_milliseconds: Whether times have milliseconds, and the etag is the time of the last update in them.
         named_by_uuid: Whether ids that the server chooses are UUIDs and not numbers.
+        latest_first: Whether a list without an order begins with what was updated last, and not with what was made last.
         starts: Whether a resource has a startTime, which is between its createTime and its updateTime.
         delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
     """
@@ -78,6 +79,7 @@ class Kind:
     checks_etag: bool = False
     in_milliseconds: bool = False
     named_by_uuid: bool = False
+    latest_first: bool = False
     starts: bool = False
     delete_below: str = ""
 
@@ -269,6 +271,7 @@ class Collection:
         """Return a page of the resources below `parent`, under the kind's field of a listing."""
         parent = request.get("parent", "")
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
+        order = order or ("update_time desc" if self.kind.latest_first else "")
         found, following = page(
             self.store, self.kind.plural, parent, text, order, page_size(request), token, parse or predicate
         )

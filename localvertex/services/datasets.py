@@ -41,6 +41,7 @@ _KIND = Kind(
     operations=("Create",),
     answered=("name", "displayName", "description", "metadataSchemaUri", "metadata", "labels", "encryptionSpec"),
     bounds_name=True,
+    latest_first=True,
 )
 _PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
 """The parts and their values in a split column: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a

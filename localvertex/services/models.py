@@ -11,7 +11,7 @@ from localvertex.jobs import resources, validation
 from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.services.artifacts import require_model_file, require_regional
+from localvertex.services.artifacts import is_prebuilt, require_model_file, require_regional
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
 from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
 from localvertex.storage import ObjectStore
@@ -101,6 +101,8 @@ class Models:
                     raise exists(name)
                 self.store.add(MODELS, parent, name, body, {"versions": {"1": body}, "last": 1})
             return body
+        if "/locations/" not in parent_model:
+            raise invalid("parent_model: Location ID is not provided")
         if location_of(parent_model) != parent:
             raise invalid(f"parent_model {parent_model} is not a model of {parent}.")
         name = self._stored(parent_model).name
@@ -235,8 +237,11 @@ def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any
     own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
     updated = resources.now(time)
     times = {"createTime": time, **own, "updateTime": updated, "versionCreateTime": time, "versionUpdateTime": updated}
-    # With nothing to export a format has no contents (cloud-custodian; data-science-on-gcp issue 154).
-    contents = {"exportableContents": ["ARTIFACT"]} if own.get("artifactUri") else {}
+    # With nothing to export a format has no contents (cloud-custodian; data-science-on-gcp issue 154); beside its files it has an image
+    # that is not Google's (googleCloudVertexAIR, docs/articles/models.html).
+    image = str((own.get("containerSpec") or {}).get("imageUri", ""))
+    exported = ["ARTIFACT", "IMAGE"] if image and not is_prebuilt(image) else ["ARTIFACT"]
+    contents = {"exportableContents": exported} if own.get("artifactUri") else {}
     formats = {"supportedExportFormats": [{"id": "custom-trained", **contents}]}
     schemata: Json = {"predictSchemata": {}} if own.get("containerSpec") else {}
     fixed = {**_CUSTOM, **formats, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}

@@ -343,7 +343,7 @@ FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}
         (f"Traceback (most recent call last):\n{FRAMES}ValueError: b", 1, False, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File (.|\n){,2048}ValueError: b\n\nTo find"),
         (f"{FRAMES}ValueError: c", 1, True, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File "),
         ("usage: a", 2, True, r"2\. Termination reason: Error\. \nusage: a\n\nTo find"),
-        ("usage: a", 2, False, r"2\. To find"),
+        ("usage: a", 2, False, r"2\. Termination reason: Error\. To find"),
         ("cannot start x: no", 128, False, r"128\. Termination reason: StartError\. \nTermination log message: failed to create containerd task: .+cannot start x: no\n\nTo find"),
     ],
 )  # fmt: skip

@@ -109,10 +109,15 @@ def test_an_update_with_an_outdated_etag_is_aborted(services: Services, kind: st
 
 
 def test_what_of_a_model_can_be_exported(services: Services) -> None:
-    """A model with files has them to export, and one with a container has schemata, if only empty ones."""
+    """A model with files has them to export, and its image if that is not Google's; with a container it has schemata, if only empty ones."""
     parts: dict[str, dict[str, Any]] = {
         "files": {"artifactUri": "gs://b/m"},
         "image": {"containerSpec": {"imageUri": "x"}},
+        "both": {"artifactUri": "gs://b/m", "containerSpec": {"imageUri": "x"}},
+        "Google's": {
+            "artifactUri": "gs://b/m",
+            "containerSpec": {"imageUri": "us-docker.pkg.dev/vertex-ai/prediction/xgboost-cpu.1-4:latest"},
+        },
         "none": {},
     }
     for name, fields in parts.items():
@@ -121,9 +126,11 @@ def test_what_of_a_model_can_be_exported(services: Services) -> None:
     assert {name: one["supportedExportFormats"] for name, one in found.items()} == {
         "files": [{"id": "custom-trained", "exportableContents": ["ARTIFACT"]}],
         "image": [{"id": "custom-trained"}],
+        "both": [{"id": "custom-trained", "exportableContents": ["ARTIFACT", "IMAGE"]}],
+        "Google's": [{"id": "custom-trained", "exportableContents": ["ARTIFACT"]}],
         "none": [{"id": "custom-trained"}],
     }
-    assert [name for name, one in found.items() if one.get("predictSchemata") == {}] == ["image"]
+    assert {name for name, one in found.items() if one.get("predictSchemata") == {}} == {"image", "both", "Google's"}
 
 
 def test_one_tensorboard_is_the_default(services: Services) -> None:
@@ -395,6 +402,24 @@ def test_a_display_name_has_128_characters(services: Services, method: str, fiel
     said = rf"1\.Field: {field}\.display_name; Message: Display name must be at most 128 characters long\.\t$"
     with pytest.raises(ApiError, match=said):
         services(method, parent=parent, **{field: {"displayName": "a" * 129, **more}})
+
+
+def test_datasets_are_listed_by_their_last_update(services: Services) -> None:
+    """A list without an order begins with the dataset that was made or updated last; with one it is in that order."""
+    for name in ("a", "b", "c"):
+        services("CreateDataset", parent=PARENT, dataset={"displayName": name, "metadataSchemaUri": TABULAR})
+    (oldest,) = (one for one in services("ListDatasets", parent=PARENT)["datasets"] if one["displayName"] == "a")
+    services("UpdateDataset", dataset={"name": oldest["name"], "labels": {"k": "v"}}, updateMask="labels")
+    for order, expected in (("", "acb"), ("create_time", "abc")):
+        found = services("ListDatasets", parent=PARENT, orderBy=order)["datasets"]
+        assert "".join(one["displayName"] for one in found) == expected
+
+
+@pytest.mark.parametrize("name", ["12", "models/12"])
+def test_a_parent_model_without_its_location_is_refused(services: Services, name: str) -> None:
+    """A parent model is named by its location: its id alone is refused in the service's words."""
+    with pytest.raises(ApiError, match="^parent_model: Location ID is not provided$"):
+        services("UploadModel", parent=PARENT, parentModel=name, model={"displayName": "m"})
 
 
 @pytest.mark.parametrize(
