@@ -15,7 +15,7 @@ from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
 from localvertex.runner import policy
 from localvertex.runner.environment import local_path
-from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
+from vertexrig.spec.states import ENDED, FAILED, PENDING, QUEUED, SUCCEEDED, of_pipeline
 
 # The end of the address of a schema in Google's bucket; the SDK names it whole.
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
@@ -93,12 +93,7 @@ class Pipelines:
             # A pipeline without quota is accepted and fails later (public reports, the latest of 2025-09).
             inner = {"pipeline": pipeline, "quota": self.jobs.missing_quota(job, region)}
             child = self.jobs.add(parent, outer, job, inner)["name"]
-
-            def note(own: Json, hidden: Json) -> None:
-                own["trainingTaskMetadata"] = {"backingCustomJob": child}
-                hidden["job"] = child
-
-            self.store.change(pipeline, note)
+            self.store.change(pipeline, lambda _, hidden: hidden.update(job=child))
             return made
 
     def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
@@ -144,6 +139,8 @@ class Pipelines:
         pipeline = str(stored.hidden.get("pipeline", "")) if stored else ""
         if not pipeline or stored is None:
             return
+        if state not in (QUEUED, PENDING):  # a pipeline that has not begun does not name it (SDK's output, 2024-07)
+            self.store.change(pipeline, lambda own, _: own.update(trainingTaskMetadata={"backingCustomJob": name}))
         error = stored.body.get("error")
         if state == SUCCEEDED:
             # Before the state: a pipeline that has succeeded shows its model.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +93,23 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert sorted(int(row["number"]) for rows in seen["parts"].values() for row in rows) == list(range(ROWS))
     folders = [path.name for path in (here.root / "gs/data/exported").iterdir()]
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
+
+
+def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path) -> None:
+    """While it waits for machines it has no trainingTaskMetadata; from its start on that has the custom job."""
+    with_trainer(tmp_path)
+    settings = Settings(tmp_path, run=RunOptions(grace=0.5, slow_start=1.5))
+    body = {"displayName": "p", "trainingTaskDefinition": TASK, "trainingTaskInputs": job(pool("print('trained')"))}
+    with server.running(settings) as waiting:
+        api = Api(waiting.url)
+        now = api.call("POST", "trainingPipelines", json=body).json()
+        seen = set()
+        while "endTime" not in now:
+            now = api.get(now["name"])
+            seen.add((now["state"].removeprefix("PIPELINE_STATE_"), "trainingTaskMetadata" in now))
+            time.sleep(0.05)
+        assert api.get(now["trainingTaskMetadata"]["backingCustomJob"])["state"] == "JOB_STATE_SUCCEEDED"
+    assert ("PENDING", False) in seen and ("SUCCEEDED", True) in seen and ("PENDING", True) not in seen
 
 
 def test_the_inputs_of_a_pipeline_come_in_the_apis_names(api: Api) -> None:
