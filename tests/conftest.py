@@ -61,16 +61,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the trainer's tests first in the first worker's share, since each worker that gets one imports TensorFlow, and the
-    long ones first in the shares of the others: a worker that is done steals from the ends, so the run ends with short ones.
+    long ones first in the shares of the others, before all those of pages, of make and of releases, which take longest: a worker
+    that is done steals from the ends, so the run ends with short ones.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     trainer = [item for item in items if HERE / "trainer" in item.path.parents]
     others = [item for item in items if HERE / "trainer" not in item.path.parents]
-    long = [item for item in others if item.get_closest_marker("whole")]
+    whole = [item for item in others if item.get_closest_marker("whole")]
+    longest = [item for item in whole if HERE / "repository" in item.path.parents]
+    long = [item for item in whole if HERE / "repository" not in item.path.parents]
     short = iter(item for item in others if not item.get_closest_marker("whole"))
     ordered, shares = trainer, max(workers - 1, 1)
     for number in range(shares):
         ordered += itertools.islice(short, max((number + 1) * len(items) // workers - len(ordered), 0))
+        ordered += longest[number::shares]
         ordered += long[number * len(long) // shares : (number + 1) * len(long) // shares]
     items[:] = [*ordered, *short]
 
