@@ -75,5 +75,4 @@ def _entry(job: Json, log: str, severity: str) -> Json:
         "logName": f"projects/{project}/logs/{log}",
         "resource": {"type": "cloud_scheduler_job", "labels": labels},
         "severity": severity,
-        "labels": {},
     }

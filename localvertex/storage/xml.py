@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from email.utils import format_datetime
+from email.utils import format_datetime, formatdate
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -184,7 +184,10 @@ class XmlApi(Api):
         items = [await in_thread(self.store.digested, one) for one in page.items]
         inner = "".join(map(_entry, items))
         inner += "".join(f"<CommonPrefixes><Prefix>{markup(one)}</Prefix></CommonPrefixes>" for one in page.prefixes)
-        return _xml(f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>")
+        now = formatdate(usegmt=True)
+        headers = {"cache-control": "private, max-age=0", "date": now, "expires": now}
+        body = f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>"
+        return _xml(body, headers=headers)
 
     async def put(self, request: Request, values: Values) -> Response:
         """Store an object, a chunk of a resumable upload, or a part of a multipart upload."""

@@ -234,7 +234,11 @@ def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
     assert timedelta(minutes=59) < lasts < timedelta(minutes=61)
     assert "<Marker>a</Marker>" in client.get("/bkt?marker=a").text
     assert "<Marker" not in client.get("/bkt?list-type=2").text
-    assert "<Name>bkt</Name><Prefix/><Marker/>" in client.get("/bkt").text
+    listed = client.get("/bkt")
+    assert "<Name>bkt</Name><Prefix/><Marker/>" in listed.text
+    assert (
+        listed.headers["cache-control"] == "private, max-age=0" and listed.headers["expires"] == listed.headers["date"]
+    )
 
 
 def test_a_listing_of_the_second_version_has_tokens(client: httpx.Client) -> None:
