@@ -61,8 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the trainer's tests first in the first worker's share, since each worker that gets one imports TensorFlow, and the
-    long ones first in the shares of the others, before all those of pages, of make and of releases, which take longest: a worker
-    that is done steals from the ends, so the run ends with short ones.
+    long ones first in the shares of the others, beginning with those of pages, of make and of releases: a worker that is done
+    steals from the ends, so the run ends with short ones.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     trainer = [item for item in items if HERE / "trainer" in item.path.parents]

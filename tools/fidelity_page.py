@@ -87,7 +87,7 @@ a project of your own. Commands of `tools.fidelity` take `--dry-run`, which show
 
 ## Run the comparison
 
-`python -m tools.fidelity` starts a local Vertex and tests every row, in two minutes on 2 cores (2026-11-28). To choose rows:
+`python -m tools.fidelity` starts a local Vertex and tests every row, in a minute on 2 cores (2026-11-28). To choose rows:
 
 ```sh
 python -m tools.fidelity --area scheduler

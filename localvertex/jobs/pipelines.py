@@ -33,7 +33,9 @@ class ModelRegistry(Protocol):
     def get(self, name: str) -> Json:
         """Return a model, or 404."""
 
-    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+    def add(
+        self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "", created: str = ""
+    ) -> Json:
         """Keep a new model, or another version of `parent_model`."""
 
 
@@ -172,7 +174,9 @@ class Pipelines:
         fields = {**wanted, "artifactUri": uri, "trainingPipeline": pipeline}
         try:
             with self.store.database.transaction():
-                made = self.models.add(parent, fields, parent_model=above, id_=id_)
+                # Made with its pipeline, and updated at the end of that (googleCloudVertexAIR, docs/articles/models.html).
+                created = stored.body["createTime"]
+                made = self.models.add(parent, fields, parent_model=above, id_=id_, created=created)
                 shown = {key: made[key] for key in ("name", "versionId", "versionAliases")}
                 self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**fields, **shown}))
         except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran

@@ -55,31 +55,8 @@ _NUMBERS = frozenset(
 )
 """Fields of an entry that are whole numbers."""
 _FIELDS = frozenset(
-    {
-        *(
-            "apphub",
-            "apphubDestination",
-            "apphubSource",
-            "errorGroups",
-            "httpRequest",
-            "insertId",
-            "jsonPayload",
-            "labels",
-            "logName",
-        ),
-        *(
-            "metadata",
-            "operation",
-            "protoPayload",
-            "receiveTimestamp",
-            "resource",
-            "severity",
-            "sourceLocation",
-            "spanId",
-            "split",
-        ),
-        *("textPayload", "timestamp", "trace", "traceSampled"),
-    }
+    """apphub apphubDestination apphubSource errorGroups httpRequest insertId jsonPayload labels logName metadata operation
+    protoPayload receiveTimestamp resource severity sourceLocation spanId split textPayload timestamp trace traceSampled""".split()
 )
 """Fields of an entry (google-cloud-logging 3.17.0, types/log_entry.py; the reference has those of App Hub and errorGroups)."""
 _MISSING: Any = object()

@@ -76,7 +76,9 @@ class Models:
         time = made["versionCreateTime"]
         return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"], time)
 
-    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+    def add(
+        self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "", created: str = ""
+    ) -> Json:
         """Keep a new model, or a new version of an existing one.
 
         Args:
@@ -85,6 +87,7 @@ class Models:
             parent_model: Name of the model that gets another version; the version becomes the default one if
                 `versionAliases` has "default".
             id_: The id of a new model, "" for one of ours.
+            created: When the version was made, "" for now.
 
         Raises:
             ApiError: 404 for a parent model that does not exist, 409 for an id that is taken, 400 for bad names.
@@ -95,7 +98,7 @@ class Models:
                 raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
             name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
             # The first version is the default one, whatever aliases it has.
-            body = _version(name, "1", {*aliases, "default"}, fields)
+            body = _version(name, "1", {*aliases, "default"}, fields, created)
             with self.store.database.transaction():
                 if self.store.get(name) is not None:
                     raise exists(name)
@@ -113,7 +116,7 @@ class Models:
             # Not the number of versions: one that was deleted does not come again.
             number = str(hidden["last"] + 1)
             shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
-            made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
+            made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}, created))
             versions[number] = made
             # After the version is there: an alias that another one has moves to it.
             _give(versions, number, aliases)
@@ -232,8 +235,8 @@ def _by_model(text: str) -> Any:
     return lambda body: fits({**body, "model": resources.last_part(body["name"])})
 
 
-def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any]) -> Json:
-    time = resources.now()
+def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any], created: str) -> Json:
+    time = created or resources.now()
     own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
     updated = resources.now(time)
     times = {"createTime": time, **own, "updateTime": updated, "versionCreateTime": time, "versionUpdateTime": updated}
