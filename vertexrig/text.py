@@ -41,10 +41,10 @@ def safe(text: str, *, painted: bool = False) -> str:
 
 
 _ACTIVE = re.compile(
-    r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)|(?<=\s)#|^>|^[#+=-](?=[\s#+=-]|$)|(?P<number>^[0-9]{1,9})(?=[.)](?:\s|$))"
+    r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|(?<=\s)#|^>|^[#+=-](?=[\s#+=-]|$)|(?P<number>^[0-9]{1,9})(?=[.)](?:\s|$))"
     r"|(?P<html><|&(?=#?\w+;))|(?<!\w)(?P<user>@)"
 )
-"""Characters that Markdown gives a meaning to; a `_`, a `#` or an `@` inside a word has none."""
+"""Characters that Markdown gives a meaning to; one `_`, a `#` or an `@` inside a word has none."""
 
 
 def markdown(text: str) -> str:

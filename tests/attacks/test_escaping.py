@@ -61,6 +61,7 @@ def inline(source: str, kind: str) -> tuple[list[str], str]:
 @given(NAMES)
 @example("1. a")
 @example("a #")
+@example("__0__")
 @settings(max_examples=examples(60, 5000), deadline=None)
 def test_a_name_in_markdown_is_plain_text(name: str) -> None:
     """In a heading, an item and a cell, a name is the text that it is, and nothing else."""
