@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# In this order: a bearer token may hold what later patterns find. An address is looked for only where one can begin: tried from each
+# In this order: a bearer token may hold what later patterns find. An e-mail address is looked for only where one can begin: tried from each
 # character of a long text, it took 97 s of `make fidelity` (2026-11-28).
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\bbearer +[\w.~+/=-]+"), "<token>"),

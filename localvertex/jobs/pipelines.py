@@ -141,16 +141,15 @@ class Pipelines:
         pipeline = str(stored.hidden.get("pipeline", "")) if stored else ""
         if not pipeline or stored is None:
             return
-        if state not in (QUEUED, PENDING):  # a pipeline that has not begun does not name it (SDK's output, 2024-07)
-            self.store.change(pipeline, lambda own, _: own.update(trainingTaskMetadata={"backingCustomJob": name}))
         error = stored.body.get("error")
-        if state == SUCCEEDED:
-            # Before the state: a pipeline that has succeeded shows its model.
-            error = self._upload(pipeline, stored.hidden["spec"])
-            if error:
-                lifecycle.advance(self.store, pipeline, of_pipeline(FAILED), error)
-                return
-        lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
+        # Before the state: a pipeline that has succeeded shows its model.
+        if state == SUCCEEDED and (unsaved := self._upload(pipeline, stored.hidden["spec"])):
+            state, error = FAILED, unsaved
+        # In one transaction: a pipeline names its job once that has begun, and never before (output of the SDK, 2024-07).
+        with self.store.database.transaction():
+            if state not in (QUEUED, PENDING):
+                self.store.change(pipeline, lambda own, _: own.update(trainingTaskMetadata={"backingCustomJob": name}))
+            lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
 
     def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
         """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""

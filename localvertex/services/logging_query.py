@@ -18,7 +18,6 @@ from urllib.parse import unquote
 from localvertex import filters
 from localvertex.filters import All, Any_, Compare, Node, Predicate
 from localvertex.http import invalid
-from vertexrig.spec.api_names import camel
 from vertexrig.times import nanoseconds
 
 SEVERITIES = {
@@ -55,10 +54,10 @@ _NUMBERS = frozenset(
 )
 """Fields of an entry that are whole numbers."""
 _FIELDS = frozenset(
-    """apphub apphubDestination apphubSource errorGroups httpRequest insertId jsonPayload labels logName metadata operation
-    protoPayload receiveTimestamp resource severity sourceLocation spanId split textPayload timestamp trace traceSampled""".split()
+    """apphub errorgroups httprequest insertid jsonpayload labels logname metadata operation protopayload receivetimestamp resource severity
+    sourcelocation spanid split textpayload timestamp trace tracesampled""".split()
 )
-"""Fields of an entry (google-cloud-logging 3.17.0, types/log_entry.py; the reference has those of App Hub and errorGroups)."""
+"""Fields of an entry, in small letters: those of google-cloud-logging 3.17.0 (types/log_entry.py) and of gcloud's messages."""
 _MISSING: Any = object()
 _WORD = re.compile(r"\w+")
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
@@ -101,7 +100,8 @@ def _comparison(node: Compare) -> Predicate:
         return lambda entry: unquote(str(entry.get("logName", ""))).partition("/logs/")[2].lower() == wanted
     if node.operator == "source":
         return lambda entry: str(entry.get("logName", "")).startswith(f"{node.value}/logs/")
-    if node.path and node.path[0] not in _FIELDS and camel(node.path[0]) not in _FIELDS:
+    # in any case: the language ignores it outside of regular expressions
+    if node.path and node.path[0].replace("_", "").lower() not in _FIELDS:
         raise invalid(f"Field not found: '{node.path[0][:200]}'")
     test = _test(node)
     if not node.path:

@@ -351,11 +351,11 @@ def test_what_is_no_filter(text: str) -> None:
 
 @pytest.mark.parametrize("text", ['url:"/train"', "NOT (severity>=INFO AND url.path:*)", "sample(url, 0.5)"])
 def test_a_field_that_no_entry_has_is_refused(text: str) -> None:
-    """A filter on a field that entries do not have is a 400 in the service's words; one of theirs may be in snake case."""
+    """A filter on a field that entries do not have is a 400 in the service's words; one of theirs may be written in snake case or capitals."""
     with pytest.raises(ApiError, match=r"^Field not found: 'url'$") as refused:
         parse(text)
     assert (refused.value.code, refused.value.status) == (400, "INVALID_ARGUMENT")
-    assert parse('http_request.request_url:"/train" AND jsonPayload.url:"/train"')
+    assert parse('http_request.request_url:"/train" AND jsonPayload.url:"/train" AND Severity>=INFO')
 
 
 TERMS = st.sampled_from(

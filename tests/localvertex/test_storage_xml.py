@@ -236,8 +236,9 @@ def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
     assert "<Marker" not in client.get("/bkt?list-type=2").text
     listed = client.get("/bkt")
     assert "<Name>bkt</Name><Prefix/><Marker/>" in listed.text
-    assert (
-        listed.headers["cache-control"] == "private, max-age=0" and listed.headers["expires"] == listed.headers["date"]
+    assert (listed.headers["cache-control"], listed.headers["expires"]) == (
+        "private, max-age=0",
+        listed.headers["date"],
     )
 
 
