@@ -188,9 +188,11 @@ if __name__ == "__main__":
     import gc
     from importlib import import_module
 
+    gc.disable()
     for module in sys.argv[1:]:
         import_module(module)
     gc.freeze()
+    gc.enable()
     begun: dict[str, Any] | None = None
     try:
         _serve()

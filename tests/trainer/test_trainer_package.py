@@ -48,15 +48,42 @@ def test_modules_import_nothing_of_the_launcher() -> None:
         assert "vertexrig" not in path.read_text()
 
 
-@pytest.mark.whole
-def test_a_missing_tf_keras_is_named(launch: Callable[..., Launched], tmp_path: Path) -> None:
+#: A TensorFlow of which only the import is tried.
+TENSORFLOW = """
+import gc, types
+__version__, COLLECTED = {version!r}, gc.isenabled()
+keras = types.ModuleType("keras")
+errors = types.SimpleNamespace(UnavailableError=OSError, AbortedError=OSError, CancelledError=OSError, DeadlineExceededError=OSError)
+kept = [[] for _ in range(1000)]
+def get_logger():
+    return types.SimpleNamespace(setLevel=print)
+"""
+
+
+def with_stand_in(folder: Path, version: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where TensorFlow is the one above, in this version, and tf-keras is missing."""
+    (folder / "tensorflow.py").write_text(TENSORFLOW.format(version=version))
+    (folder / "tf_keras.py").write_text("raise ImportError('hidden')\n")
+    env = {**environment(folder), "PYTHONPATH": f"{folder}:{PACKAGE}"}
+    return subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_a_missing_tf_keras_is_named(tmp_path: Path) -> None:
     """TensorFlow without tf-keras: the error says what to install."""
-    hidden = tmp_path / "hide" / "tf_keras"
-    hidden.mkdir(parents=True)
-    (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
-    env = {"PYTHONPATH": f"{tmp_path / 'hide'}:{PACKAGE}", "TF_USE_LEGACY_KERAS": "0"}
-    ended = launch(*QUICK, env=env).wait()
-    assert ended.code == 1 and "pip install 'tf-keras~=2." in ended.err and "Traceback" not in ended.err
+    ended = with_stand_in(tmp_path, "2.17.1", "-m", "trainer.task")
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    assert "TensorFlow 2.17.1 needs" in ended.stderr and "pip install 'tf-keras~=2.17.0'" in ended.stderr
+
+
+def test_tensorflow_is_imported_without_the_garbage_collector(tmp_path: Path) -> None:
+    """The collector does not run while TensorFlow is imported; then it does, and leaves out the objects of the import."""
+    code = """
+import gc
+from trainer import framework
+print(framework.tf.COLLECTED, gc.isenabled(), gc.get_freeze_count() > 1000)
+"""
+    ended = with_stand_in(tmp_path, "2.15.0", "-c", code)
+    assert ended.stdout.split()[-3:] == ["False", "True", "True"], ended.stderr
 
 
 @needs_old
