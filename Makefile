@@ -108,9 +108,10 @@ test: $(READY) ## Run the tests, without the end-to-end ones. Needs no cloud acc
 test-all: $(READY) ## Run every test, also of whole clusters, sweeps, pages and set-ups
 	@$(PYTEST) $(TESTS) $(QUIET)
 
-# The least percentage is `fail_under` in pyproject.toml; a part of the tests (TESTS) covers a part, which is only printed.
+# The least percentage is `fail_under` in pyproject.toml. A part of the tests (TESTS), or the coverage of one folder
+# (COVER=vertexrig/render), is only printed.
 coverage: $(READY) ## Run the tests of `make test`, and print the coverage of both packages; it fails if the coverage has fallen
-	@$(PYTEST) $(or $(TESTS),-m "not whole") --cov=vertexrig --cov=localvertex --cov-report=term:skip-covered $(if $(TESTS),--cov-fail-under=0)
+	@$(PYTEST) $(or $(TESTS),-m "not whole") $(addprefix --cov=,$(or $(COVER),vertexrig localvertex)) --cov-report=term:skip-covered $(if $(TESTS)$(COVER),--cov-fail-under=0)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
