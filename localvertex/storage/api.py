@@ -349,11 +349,12 @@ class StorageApi:
         return JSONResponse(await self._shown(request, found))
 
     async def _shown(self, request: Request, found: Object) -> Json:
-        """Return an object, with its owner and its ACL where they are asked for."""
+        """Return an object, with its owner and its ACL where they are asked for; a copy has its owner alone (gcsfs's recording of a move)."""
         shown = object_resource(found, base(request))
         if _is_full(request):
             shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
-            if not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
+            made = request.method == "POST" and "projection" not in request.query_params
+            if not made and not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
                 shown["acl"] = acl(found.meta, "acl", _place(found), base(request), tag=shown["etag"])
         return shown
 

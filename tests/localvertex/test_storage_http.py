@@ -449,6 +449,24 @@ def test_a_new_object_has_its_buckets_class(client: httpx.Client) -> None:
     assert copied.json()["storageClass"] == "STANDARD"
 
 
+def test_a_copy_is_answered_with_its_owner_and_without_its_list(client: httpx.Client) -> None:
+    """The answers of copy, rewrite and compose have an owner, and the access control list only where it is asked for; a PATCH has both."""
+    client.post("/upload/storage/v1/b/bkt/o", params={"uploadType": "media", "name": "a"}, content=b"x")
+    where = "/storage/v1/b/bkt/o/a"
+    sources = {"sourceObjects": [{"name": "a"}], "destination": {"contentType": "text/plain"}}
+    made = [
+        client.post(f"{where}/copyTo/b/bkt/o/b").json(),
+        client.post(f"{where}/rewriteTo/b/bkt/o/c").json()["resource"],
+        client.post("/storage/v1/b/bkt/o/d/compose", json=sources).json(),
+    ]
+    assert [(one["owner"]["entity"][:15], "acl" in one) for one in made] == [("project-owners-", False)] * 3
+    for full in (
+        client.post(f"{where}/copyTo/b/bkt/o/b", params={"projection": "full"}),
+        client.patch(where, json={"metadata": {"a": "b"}}),
+    ):
+        assert full.json()["owner"] and full.json()["acl"][0]["role"] == "OWNER"
+
+
 def test_notifications_are_kept(client: httpx.Client) -> None:
     """A bucket's notifications are listed, found by number and deleted, and do not show among its fields."""
     where = "/storage/v1/b/bkt/notificationConfigs"

@@ -179,7 +179,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "coverage": [
         Case("coverage --dry-run", says=r"not whole.*--cov=vertexrig --cov=localvertex"),
-        Case(f"coverage {ONE_TEST} COVER=vertexrig/render", says=r"vertexrig/render/\S+ +\d[\s\S]*TOTAL +\d+", whole=True),
+        Case(
+            f"coverage {ONE_TEST} COVER=vertexrig/render", says=r"vertexrig/render/\S+ +\d[\s\S]*TOTAL +\d+", whole=True
+        ),
     ],
     # it takes many minutes by itself: what it would run, and that an attack is longer with it
     "attack": [
