@@ -54,7 +54,7 @@ class SchedulerApi:
         return job
 
     def create(self, request: Json) -> Json:
-        """CreateJob."""
+        """CreateJob. Its answer has the digits of userUpdateTime, and the whole second of scheduleTime (an answer of 2026-05-07)."""
         parent, job = _checked(request["parent"]), read(request["job"])
         # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
@@ -65,12 +65,15 @@ class SchedulerApi:
                 f"'-' and '_', not {name[:200]!r}."
             )
         made = {**complete({**job, "name": name}), "state": "ENABLED", "status": dict(NEVER_RAN)}
-        made["userUpdateTime"] = self._now()
+        now = self.engine.clock.now()
+        made["userUpdateTime"] = rfc3339(now, 0)
         with self.store.database.transaction():
             if self.store.get(name) is not None:
                 raise ApiError(409, f"Job {name} already exists.")
             self.store.add(SCHEDULES, parent, name, made)
-        return self.engine.plan(made)
+        planned = self.engine.plan(made)
+        due = {"scheduleTime": f"{planned['scheduleTime'][:19]}Z"} if "scheduleTime" in planned else {}
+        return {**planned, **due, "userUpdateTime": rfc3339(now)}
 
     def list_jobs(self, request: Json) -> Json:
         """ListJobs, by name (`gcloud scheduler jobs list` of a public note, index id 20081597105, 2021-07)."""
