@@ -128,9 +128,9 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     name = f"{parent}/jobs/sdk"
     http = scheduler_v1.HttpTarget(uri=f"{url}/hook", http_method=scheduler_v1.HttpMethod.POST, body=b"\x00\xffraw")
     job = scheduler_v1.Job(name=name, schedule="0 0 1 1 *", time_zone="UTC", http_target=http)
-    made = client.create_job(parent=parent, job=job)
+    made: Any = client.create_job(parent=parent, job=job)
     assert made.state == scheduler_v1.Job.State.ENABLED and made.http_target.body == b"\x00\xffraw"
-    kept = client.get_job(name=name)
+    kept: Any = client.get_job(name=name)
     assert kept.user_update_time == made.user_update_time.replace(microsecond=0) and made.user_update_time.microsecond
     assert made.schedule_time.microsecond == 0 and 0 < kept.schedule_time.microsecond <= 50_000
     with pytest.raises(Conflict):
