@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from localvertex.services.router import precondition
 from localvertex.storage import ObjectStore
@@ -51,6 +52,13 @@ def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:
     files = _MODEL_FILES[prebuilt[1]]
     if sum(objects.files.stamp(bucket, f"{folder}{name}", odd=False) is not None for name in files) != 1:
         raise precondition(f"Model directory {uri} is expected to contain exactly one of: [{', '.join(files)}]")
+
+
+def copy_folder(objects: ObjectStore, uri: str, to: str) -> None:
+    """Copy all objects of a gs:// folder into another one."""
+    (bucket, folder), (target, prefix) = _split(uri), _split(to)
+    for found in objects.list(bucket, Query(prefix=folder, limit=sys.maxsize)).items:
+        objects.copy(found, target, prefix + found.name.removeprefix(folder), None)
 
 
 def _split(uri: str) -> tuple[str, str]:

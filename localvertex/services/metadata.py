@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections import deque
 from collections.abc import Iterable
@@ -40,6 +41,18 @@ STORES = Kind(
 )  # fmt: skip
 CONTEXTS, EXECUTIONS, ARTIFACTS = map(_kind, ("Context", "Execution", "Artifact"))
 SCHEMAS = _kind("MetadataSchema", changes=False)
+_TITLE = re.compile("[a-z][a-z0-9-_]{2,20}[.][A-Z][a-zA-Z0-9-_]{2,49}")
+"""What the title of a schema has to match: the error quotes it (tfx-addons issue 249)."""
+
+
+def _titled(request: Json, schema: Json) -> Json:
+    """Return a schema, a text of YAML or JSON, if it has a title of the form `namespace.Name`."""
+    found = re.search(r"""^[{\s]*["']?title["']?\s*:\s*["']?([^\s"',}]+)""", str(schema.get("schema", "")), re.M)
+    if found is None or not _TITLE.fullmatch(found[1]):
+        raise invalid(
+            f"MetadataSchema must include a schema title that satisfies the following regex: ^{_TITLE.pattern}$"
+        )
+    return schema
 
 
 class MetadataStores:
@@ -54,7 +67,7 @@ class MetadataStores:
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
-        schemas = Collection(self.store, SCHEMAS).methods()
+        schemas = Collection(self.store, SCHEMAS, _titled).methods()
         del schemas["DeleteMetadataSchema"]  # which the API does not have
         made: dict[str, Method] = {
             **self.stores.methods(),

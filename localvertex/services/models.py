@@ -11,7 +11,7 @@ from localvertex.jobs import resources, validation
 from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.services.artifacts import is_prebuilt, require_model_file, require_regional
+from localvertex.services.artifacts import copy_folder, is_prebuilt, require_model_file, require_regional
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
 from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
 from localvertex.storage import ObjectStore
@@ -24,8 +24,8 @@ _UPDATED = frozenset(
     }
 )
 _FILTERED = frozenset({"model", "displayName", "labels", "baseModelName"})
-_SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
-"""Fields that all versions of a model share, of those that an update can set."""
+_SHARED = ("displayName", "description", "createTime", "trainingPipeline", "encryptionSpec")
+"""Fields that all versions of a model share, of those that an update can set; labels are a version's own (python-aiplatform issue 3049)."""
 _CUSTOM: Json = {
     "supportedDeploymentResourcesTypes": ["DEDICATED_RESOURCES"],
     "supportedInputStorageFormats": ["jsonl", "bigquery", "csv", "tf-record", "tf-record-gzip", "file-list"],
@@ -48,6 +48,7 @@ class Models:
     def __init__(self, store: ResourceStore, objects: ObjectStore) -> None:
         self.store, self.objects = store, objects
         self.collection = Collection(store, Kind(MODELS, "Model"))
+        self.evaluations = Collection(store, Kind("evaluations", "ModelEvaluation", listed="modelEvaluations"))
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
@@ -60,6 +61,10 @@ class Models:
             "DeleteModel": self.delete,
             "DeleteModelVersion": self.delete_version,
             "MergeVersionAliases": self.merge_aliases,
+            "ExportModel": self.export,
+            "ImportModelEvaluation": self.import_evaluation,
+            "GetModelEvaluation": self.evaluations.get,
+            "ListModelEvaluations": self.list_evaluations,
         }
 
     def upload(self, request: Json) -> Done:
@@ -115,7 +120,7 @@ class Models:
             versions = hidden["versions"]
             # Not the number of versions: one that was deleted does not come again.
             number = str(hidden["last"] + 1)
-            shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
+            shared: Json = {key: body[key] for key in ("description",) if key in body}
             made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}, created))
             versions[number] = made
             # After the version is there: an alias that another one has moves to it.
@@ -165,6 +170,7 @@ class Models:
     def delete(self, request: Json) -> Done:
         """DeleteModel, with all versions."""
         name = self._stored(request["name"]).name
+        self._forget_evaluations(f"{name}@")
         self.store.remove(name)
         return Done(location_of(name), "DeleteOperationMetadata", above=name)
 
@@ -179,6 +185,7 @@ class Models:
             if len(versions) == 1:
                 raise precondition(f"{name} is the only version of its model and cannot be deleted. Delete the model.")
             del versions[own["versionId"]]
+            self._forget_evaluations(f"{own['name']}@{own['versionId']}/")
             if "default" in own["versionAliases"]:
                 _give(versions, max(versions, key=int), {"default"})
 
@@ -198,6 +205,40 @@ class Models:
             own.update(etag=resources.etag(), versionUpdateTime=resources.now())
 
         return self._change(str(request["name"]), edit)
+
+    def export(self, request: Json) -> Done:
+        """ExportModel: the files of a model, copied to PREFIX/model-ID/FORMAT/TIME (index ids 68331792220 and 47405957905)."""
+        model, sent = self.get(request["name"]), request.get("outputConfig") or {}
+        name, format_ = model["name"].partition("@")[0], str(sent.get("exportFormatId", ""))
+        if not model.get("artifactUri") or format_ not in [one["id"] for one in model["supportedExportFormats"]]:
+            raise precondition(f"Exporting artifact for model `{name}` in format `{format_}` is not supported.")
+        prefix = str((sent.get("artifactDestination") or {}).get("outputUriPrefix", ""))
+        if not prefix.startswith("gs://"):
+            raise invalid(
+                "output_config.artifact_destination.output_uri_prefix is the gs:// folder to export to; images are not exported here."
+            )
+        to = f"{prefix.rstrip('/')}/model-{resources.last_part(name)}/{format_}/{resources.now()}"
+        copy_folder(self.objects, model["artifactUri"], to)
+        details = {"outputInfo": {"artifactOutputUri": to}}
+        return Done(location_of(name), "ExportModelOperationMetadata", "ExportModelResponse", {}, name, details=details)
+
+    def import_evaluation(self, request: Json) -> Json:
+        """ImportModelEvaluation, of the default version unless the parent ends in @VERSION."""
+        return self.evaluations.add(self._version_name(request["parent"]), request.get("modelEvaluation") or {})
+
+    def list_evaluations(self, request: Json) -> Json:
+        """ListModelEvaluations, of one version."""
+        return self.evaluations.list({**request, "parent": self._version_name(request["parent"])})
+
+    def _version_name(self, name: str) -> str:
+        """Return the name of a model with the number of a version."""
+        model = self.get(name)
+        return f"{model['name'].partition('@')[0]}@{model['versionId']}"
+
+    def _forget_evaluations(self, below: str) -> None:
+        with self.store.database.transaction() as connection:
+            sql = "DELETE FROM resources WHERE kind = 'evaluations' AND substr(name, 1, ?) = ?"
+            connection.execute(sql, (len(below), below))
 
     def _change(self, name: str, edit: Callable[[Json, dict[str, Json]], None]) -> Json:
         """Change a version by `edit`, which is given all versions, too; the default one unless `name` ends in @VERSION."""

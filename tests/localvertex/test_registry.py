@@ -478,3 +478,82 @@ def test_trials_of_a_study_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
         patched.setattr(ResourceStore, "save_trial", full)
         suggested("b")
     assert suggested("b") == [("4", 4), ("5", 5)] and reads == [study, study]
+
+
+def upload(services: Services, **fields: Any) -> str:
+    """Upload a model and return its name."""
+    made = services("UploadModel", parent=PARENT, model={"displayName": "m", **fields})
+    return str(made.response["model"])
+
+
+def test_labels_are_those_of_a_version(services: Services) -> None:
+    """A change of labels is that of one version, where a display name is that of all."""
+    name = upload(services, labels={"a": "1"})
+    services("UploadModel", parent=PARENT, parentModel=name, model={"displayName": "m", "labels": {"a": "2"}})
+    services("UpdateModel", model={"name": name, "displayName": "n", "labels": {"b": "3"}})
+    first, second = (services("GetModel", name=f"{name}@{number}") for number in (1, 2))
+    assert (first["labels"], second["labels"]) == ({"b": "3"}, {"a": "2"})
+    assert first["displayName"] == second["displayName"] == "n"
+
+
+def test_evaluations_are_those_of_a_version(services: Services) -> None:
+    """An evaluation is named below the version that it is of, is listed there alone, and goes with the version."""
+    name = upload(services)
+    services("UploadModel", parent=PARENT, parentModel=name, model={"displayName": "m"})
+    sent = {"metricsSchemaUri": "gs://schemas/forecasting.yaml", "metrics": {"rSquared": 0.5}}
+    first = services("ImportModelEvaluation", parent=name, modelEvaluation=sent)
+    second = services("ImportModelEvaluation", parent=f"{name}@2", modelEvaluation={**sent, "displayName": "two"})
+    assert re.fullmatch(rf"{name}@1/evaluations/[0-9]+", first["name"]) and second["name"].startswith(f"{name}@2/")
+    assert first == {**sent, "name": first["name"], "createTime": first["createTime"]}
+    assert services("ListModelEvaluations", parent=f"{name}@2") == {"modelEvaluations": [second]}
+    assert services("GetModelEvaluation", name=first["name"]) == first
+    services("DeleteModelVersion", name=f"{name}@2")
+    with pytest.raises(ApiError, match="does not exist"):
+        services("GetModelEvaluation", name=second["name"])
+    services("DeleteModel", name=name)
+    with pytest.raises(ApiError, match="does not exist"):
+        services("GetModelEvaluation", name=first["name"])
+
+
+def test_a_models_files_are_exported(services: Services, tmp_path: Path) -> None:
+    """They are copied to a folder named by the model, the format and the time, which the operation names."""
+    files, out = tmp_path / "gs" / "files" / "m" / "variables", tmp_path / "gs" / "out"
+    files.mkdir(parents=True)
+    out.mkdir()
+    (files.parent / "saved_model.pb").write_text("model")
+    (files / "index").write_text("index")
+    name = upload(services, artifactUri="gs://files/m")
+    to = {"artifactDestination": {"outputUriPrefix": "gs://out/exported/"}}
+    done = services("ExportModel", name=name, outputConfig={**to, "exportFormatId": "custom-trained"})
+    folder = done.details["outputInfo"]["artifactOutputUri"]
+    assert re.fullmatch(rf"gs://out/exported/model-{resources.last_part(name)}/custom-trained/[0-9T:.-]+Z", folder)
+    exported = tmp_path / "gs" / folder.removeprefix("gs://")
+    assert (exported / "saved_model.pb").read_text() + (exported / "variables" / "index").read_text() == "modelindex"
+    for wrong in ({}, {"exportFormatId": "tflite"}):
+        with pytest.raises(
+            ApiError, match="^Exporting artifact for model `projects/1/.* is not supported[.]$"
+        ) as error:
+            services("ExportModel", name=name, outputConfig={**to, **wrong})
+        assert error.value.status == "FAILED_PRECONDITION"
+    with pytest.raises(ApiError, match="output_uri_prefix"):
+        services("ExportModel", name=name, outputConfig={"exportFormatId": "custom-trained"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "fine"),
+    [
+        ("title: ModelCard\ntype: object\n", False),
+        ("type: object\n", False),
+        ("type: object\ntitle: 'lab.ModelCard'\n", True),
+        ('{"title": "lab.ModelCard", "type": "object"}', True),
+    ],
+)
+def test_a_schema_has_a_title(services: Services, schema: str, fine: bool) -> None:
+    """A metadata schema is kept if its title is of the form namespace.Name."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default", metadataStore={})
+    sent = {"schema": schema, "schemaType": "ARTIFACT_TYPE", "schemaVersion": "0.0.1"}
+    if fine:
+        assert services("CreateMetadataSchema", parent=STORE, metadataSchema=sent)["schema"] == schema
+        return
+    with pytest.raises(ApiError, match="must include a schema title"):
+        services("CreateMetadataSchema", parent=STORE, metadataSchema=sent)
