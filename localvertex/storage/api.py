@@ -108,14 +108,14 @@ def position_of(token: str) -> str:
     return name
 
 
-async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
-    """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
+async def _change(request: Request, fields: Rules, bucket: Json | None = None) -> Callable[[Json], Json]:
+    """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all; `bucket` is the fields of an object's."""
     sent = writable(await read_json(request), fields)
     sent |= predefined(request.query_params, sent)
 
     def changed(meta: Json) -> Json:
-        if (sent.get("acl") or sent.get("defaultObjectAcl")) and is_uniform(meta):
-            raise no_acl("update", "a bucket")
+        if (sent.get("acl") or sent.get("defaultObjectAcl")) and is_uniform(bucket or meta):
+            raise no_acl("update", "a bucket" if bucket is None else "an object")
         kept = {key: meta[key] for key in _FIXED if key in meta}
         return merged(meta, sent) if request.method == "PATCH" else merged({}, sent) | kept
 
@@ -404,9 +404,10 @@ class StorageApi:
 
     async def change_object(self, request: Request, values: Values) -> Response:
         """objects.patch and objects.update."""
-        change = await _change(request, OBJECT_FIELDS)
-        wanted = whole_number(request.query_params, "generation")
-        changed = await in_thread(self.store.change, *object_of(values), change, conditions(request), wanted)
+        where, wanted = object_of(values), whole_number(request.query_params, "generation")
+        bucket = await in_thread(self.store.bucket, where.bucket)
+        change = await _change(request, OBJECT_FIELDS, bucket.meta)
+        changed = await in_thread(self.store.change, *where, change, conditions(request), wanted)
         return await self._answer(request, changed)
 
     async def restore_object(self, request: Request, values: Values) -> Response:

@@ -6,6 +6,7 @@ Source: https://cloud.google.com/storage/docs/performing-resumable-uploads
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -24,6 +25,7 @@ from localvertex.http import ApiError, Endpoint, Json, endpoint, in_thread, inva
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.media import check_target, expected, multipart, object_name, receive, simple
 from localvertex.storage.names import base
+from localvertex.storage.object_files import CHUNK
 from localvertex.storage.resources import OBJECT_FIELDS, object_resource, predefined, whole, writable
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Upload
@@ -37,6 +39,9 @@ LIFETIME = 7 * 86400
 
 MOST_CANCELLED = 10_000
 """Most ids of cancelled uploads that are remembered."""
+
+MOST_DIGESTS = 1000
+"""Most uploads whose digest is continued; that of another one is made anew."""
 
 Values = Mapping[str, str]
 
@@ -103,6 +108,7 @@ class Uploads:
         # One per upload that is being sent; it goes with the last request that holds it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._cancelled: set[str] = set()
+        self._digests: dict[str, tuple[int, Any]] = {}
 
     def _expire(self) -> None:
         """Drop uploads that are a week old, as the service does."""
@@ -221,16 +227,34 @@ class Uploads:
                     total = upload.received
             # Also where more has arrived than the client says (Java's tests against the service, scenario 2).
             if upload.received != total:
-                return self._incomplete(request, upload)
+                return await self._incomplete(request, upload)
             return await self._finish(request, upload)
 
-    def _incomplete(self, request: Request, upload: Upload) -> Response:
-        headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
+    async def _incomplete(self, request: Request, upload: Upload) -> Response:
+        headers = {}
+        if upload.received:
+            digest = await in_thread(self._digest, upload)
+            headers = {"Range": f"bytes=0-{upload.received - 1}", "X-Range-MD5": digest}
         headers |= {"X-GUploader-UploadID": upload.id, "Content-Type": "text/plain; charset=utf-8"}
         # 308 is "Resume Incomplete" here, not a redirect. Go's client asks for a status that its HTTP library takes for no redirect.
         if request.headers.get("x-guploader-no-308") == "yes":
             return capitalised(200, {**headers, "X-HTTP-Status-Code-Override": "308"})
         return capitalised(308, headers)
+
+    def _digest(self, upload: Upload) -> str:
+        """Return the MD5 of the bytes that an upload has, in hexadecimal; it is continued from the answer before."""
+        size, digest = self._digests.pop(upload.id, (0, None))
+        if digest is None or size > upload.received:
+            size, digest = 0, hashlib.md5(usedforsecurity=False)
+        with self.path(upload).open("rb") as file:
+            file.seek(size)
+            while part := file.read(min(CHUNK, upload.received - size)):
+                digest.update(part)
+                size += len(part)
+        self._digests[upload.id] = (size, digest)
+        if len(self._digests) > MOST_DIGESTS:
+            del self._digests[next(iter(self._digests))]
+        return str(digest.hexdigest())
 
     async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
         """Append the bytes of a chunk that are not stored yet; a client repeats a chunk that was cut off."""
@@ -263,7 +287,11 @@ class Uploads:
 
     async def _finish(self, request: Request, upload: Upload) -> Response:
         """Turn the bytes into an object."""
+        self._digests.pop(upload.id, None)
         meta = dict(upload.meta)
+        sent_type = request.headers.get("content-type")
+        if sent_type and not meta.get("contentType"):
+            meta["contentType"] = sent_type
         expect = {**meta.pop("_expect", {}), **expected(request, {})}
         source = self.path(upload)
         required = Conditions.of(upload.conditions)

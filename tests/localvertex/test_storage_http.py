@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -209,6 +210,43 @@ def test_of_a_chunk_that_is_no_multiple_a_multiple_is_kept(client: httpx.Client)
     rest = {"Content-Range": f"bytes {CHUNK}-{CHUNK + 8}/{CHUNK + 9}"}
     assert client.put(where, content=data[CHUNK:], headers=rest).status_code == 200
     assert client.get("/storage/v1/b/bkt/o/res%2Fcut?alt=media").content == data
+
+
+def test_an_unfinished_upload_has_the_digest_of_its_bytes(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-Range-MD5 is the MD5 of what has arrived, also where other uploads went on in between."""
+    monkeypatch.setattr("localvertex.storage.upload.MOST_DIGESTS", 1)
+    data = os.urandom(3 * CHUNK)
+    one, two = begin(client, "res/one"), begin(client, "res/two")
+    assert "x-range-md5" not in client.put(one, headers={"Content-Range": "bytes */*"}).headers
+    for end in (CHUNK, 2 * CHUNK):
+        for where in (one, one, two):
+            range_ = {"Content-Range": f"bytes {end - CHUNK}-{end - 1}/*"}
+            sent = client.put(where, content=data[end - CHUNK : end], headers=range_)
+            assert sent.headers["x-range-md5"] == hashlib.md5(data[:end]).hexdigest()
+    rest = {"Content-Range": f"bytes {2 * CHUNK}-{3 * CHUNK - 1}/{3 * CHUNK}"}
+    assert client.put(one, content=data[2 * CHUNK :], headers=rest).status_code == 200
+
+
+@pytest.mark.parametrize(("begun", "kept"), [({}, "text/plain"), ({"contentType": "image/png"}, "image/png")])
+def test_the_type_of_an_upload(client: httpx.Client, begun: dict[str, str], kept: str) -> None:
+    """An upload that begins without a content type has that of the request with its last bytes."""
+    begin = client.post("/upload/storage/v1/b/bkt/o?uploadType=resumable", json={"name": "typed", **begun})
+    made = client.post(begin.headers["location"], headers={"Content-Range": "bytes */0", "Content-Type": "text/plain"})
+    assert made.json()["contentType"] == kept
+
+
+def test_an_object_has_no_list_of_its_own_under_uniform_access(client: httpx.Client) -> None:
+    """A PATCH with an access control list is refused, and changes nothing."""
+    uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    client.post("/storage/v1/b?project=p", json={"name": "bkt-uniform", **uniform})
+    client.post("/upload/storage/v1/b/bkt-uniform/o", params={"uploadType": "media", "name": "a"}, content=b"x")
+    where, sent = "/storage/v1/b/bkt-uniform/o/a", {"acl": [{"entity": "allUsers", "role": "READER"}]}
+    answer = client.patch(where, json={**sent, "metadata": {"a": "b"}})
+    words = "Cannot update access control for an object when uniform bucket-level access is enabled."
+    assert answer.status_code == 400 and answer.json()["error"]["message"].startswith(words)
+    assert client.get(where).json()["metageneration"] == "1"
 
 
 def test_headers_of_answers_without_json(client: httpx.Client) -> None:
