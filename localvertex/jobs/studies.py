@@ -29,6 +29,7 @@ _AT_START_S = 120.0
 """A trainer that ends within this many seconds, with no metric reported, has ended at its start."""
 _USAGE = "non-zero status of 2."
 """In the error of a job whose program refused its arguments, as argparse does; on a busy machine that takes longer."""
+_SPEC = "hyperparameter_tuning_job.study_spec"
 _NEVER = "1970-01-01T00:00:00Z"
 
 
@@ -115,7 +116,7 @@ class Studies:
         region = parent.rpartition("/")[2]
         if not data.get("trialJobSpec") or not data.get("studySpec"):
             raise validation.found_errors(
-                [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
+                [(_SPEC if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
             )
         counts = (("max_trial_count", "maxTrialCount"), ("parallel_trial_count", "parallelTrialCount"))
         wrong = [(path, "It must be at least 1.") for path, name in counts if int(data.get(name, 0)) < 1]
@@ -139,10 +140,10 @@ class Studies:
         try:
             return self._engine(data, body, ())
         except VertexrigError as error:
-            raise validation.found_errors([("study_spec", str(error))]) from None
+            raise validation.found_errors([(_SPEC, str(error))]) from None
         # Without checks a spec comes here whose values were not compared with the rules.
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+            raise validation.found_errors([(_SPEC, f"It cannot be searched: {error}")]) from None
 
     def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
         created = seconds_since_1970(body["createTime"])

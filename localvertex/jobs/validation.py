@@ -45,6 +45,9 @@ _RECORDED: dict[str, tuple[str, str]] = {
 }
 """By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""
 
+_BOUNDS, _BOUNDS_TEXT = "parameter-bounds", "Hyperparameter `min_value` should be strictly less than `max_value`."
+"""The rule, and the service's words about it, whose field is the value spec. Bounds that are absent are 0."""
+
 _UNREAD_INPUTS = (
     "Unable to parse `training_pipeline.training_task_inputs` into custom task `inputs` defined in the file: "
     "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
@@ -197,7 +200,7 @@ def _refuse(
         account = f"{json_path}.{snake(document.job_path)}service_account"
         raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
     problems = [*_outer_problems(outer)]
-    problems += [(prefix + snake(f.path), f.message) for f in reading]
+    problems += [(_field(f.path, prefix), f.message) for f in reading]
     found: list[Finding] = []
     # The checks take a document that could be read.
     if check is not None and not reading:
@@ -207,7 +210,7 @@ def _refuse(
     if not problems and not document.job.get("workerPoolSpecs"):
         problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
     if problems:
-        raise found_errors(problems, [f.message for f in found if f.id in _RECORDED and f not in alone])
+        raise found_errors(problems, [f.message for f in found if f.id in {*_RECORDED, _BOUNDS} and f not in alone])
     if alone:
         raise _explained(_recorded(document, alone[0], prefix)[1], [alone[0].message])
 
@@ -243,14 +246,21 @@ def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[t
 
 def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:
     """Return field and message of a finding: the service's recorded words, where there are some, else our own."""
+    if finding.id == _BOUNDS:
+        return _field(finding.path.removesuffix(".minValue"), prefix), _BOUNDS_TEXT
     words, field = (_MACHINE_TYPE, "") if _lacks_machine(document, finding) else _RECORDED.get(finding.id, ("", ""))
     place = _POOL_PATH.match(finding.path)
     if not words or place is None:
-        return prefix + snake(finding.path), finding.message
+        return _field(finding.path, prefix), finding.message
     pool = document.pools[int(place["pool"])]
     said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, pools=_POOLS)
     path = f"{place[0]}.{field}" if field else finding.path
     return prefix + snake(path), said
+
+
+def _field(path: str, prefix: str) -> str:
+    """Return the field that a violation names: one of a study is below its tuning job (sidoncloud/gcp-mlops, 2023-08-05)."""
+    return f"hyperparameter_tuning_job.{snake(path)}" if path.startswith("studySpec") else prefix + snake(path)
 
 
 def _unknown(name: str, where: str) -> tuple[str, str]:

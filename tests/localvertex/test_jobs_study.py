@@ -141,6 +141,23 @@ def nested(depth: int) -> dict[str, Any]:
     return {**STUDY, "parameters": [spec]}
 
 
+def test_bounds_that_leave_nothing_to_tune_are_refused(tmp_path: Path) -> None:
+    """Equal, swapped and absent bounds are refused in the service's words, which name the value spec below the tuning job."""
+    ranges: list[dict[str, Any]] = [{"minValue": "30", "maxValue": "30"}, {"minValue": "2", "maxValue": "1"}, {}]
+    space = [{"parameterId": f"p{index}", "integerValueSpec": one} for index, one in enumerate(ranges)]
+    with server.running(Settings(tmp_path, slots=1, run=RunOptions(grace=0.1))) as here:
+        body = tuning("pass", trials=1, parallel=1, studySpec={**STUDY, "parameters": space})
+        error = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body).json()["error"]
+        assert Api(here.url).call("GET", "hyperparameterTuningJobs").json() == {}
+    said = "Hyperparameter `min_value` should be strictly less than `max_value`."
+    fields = [f"hyperparameter_tuning_job.study_spec.parameters[{index}].integer_value_spec" for index in range(3)]
+    listed = "".join(f"\t{i}.Field: {field}; Message: {said}" for i, field in enumerate(fields, 1))
+    assert error["message"] == f"List of found errors:{listed}\t"
+    assert [(one["field"], one["description"]) for one in error["details"][0]["fieldViolations"]] == [
+        (field, said) for field in fields
+    ]
+
+
 @pytest.mark.parametrize(
     ("depth", "says"), [(60, "more than 100 messages deep"), (120, "nested too deeply"), (300, "nested too deeply")]
 )

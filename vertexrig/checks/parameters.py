@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks.model import OVERVIEW_DOC, REST_STUDY, WALKTHROUGH, Context, Problem, Rule, join
+from vertexrig.checks.model import BOUNDS, OVERVIEW_DOC, REST_STUDY, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.errors import ConfigError
 from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document
@@ -67,18 +67,26 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
                 f"{parameter.name} has no {' and no '.join(missing)}; both bounds are required (absent is read as 0)"
             )
             # clients that speak proto3 JSON, such as the SDK, leave out a bound that is 0
-            severity = Severity.WARNING if len(missing) == 1 else None
+            severity = Severity.WARNING if len(missing) == 1 and (low or 0) < (high or 0) else None
             yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}", severity)
         elif low > high:
             message = f"{parameter.name} has minValue {low} above maxValue {high}"
             edits = (*write(high), *write(low, f"{parameter.spec_path}.maxValue"))
             yield Problem(f"{parameter.spec_path}.minValue", message, "swap them", edits=edits)
+        elif low == high:
+            message = f"{parameter.name} has {low} as both minValue and maxValue; minValue is to be less than maxValue"
+            # A discrete whole number may reach the trainer as 64.0.
+            other = "discreteValueSpec" if parameter.kind == "DOUBLE" else "categoricalValueSpec"
+            fix = f"pass it in args, or write {other}: {{values: [{low if parameter.kind == 'DOUBLE' else repr(str(low))}]}}"
+            yield Problem(f"{parameter.spec_path}.minValue", message, fix)
 
 
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in document.parameters:
-        if parameter.domain is not None and parameter.domain.count == 1 and not document.refused(parameter.spec_path):
+        # A range of one value is an error of its bounds.
+        single = parameter.kind in {"DISCRETE", "CATEGORICAL"} and parameter.domain and parameter.domain.count == 1
+        if single and not document.refused(parameter.spec_path):
             # In a grid, one value is how a parameter is kept constant.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
@@ -278,9 +286,10 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-id", _E, "Every parameter has an id without white space.", REST_STUDY, ids),
     Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
     Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
-    Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.",
-         REST_STUDY, bounds, "unsafe"),
-    Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
+    Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first, and they are not equal.",
+         join(REST_STUDY, BOUNDS), bounds, "unsafe"),
+    Rule("parameter-one-value", _W, "DISCRETE and CATEGORICAL parameters have more than one value to try.",
+         REST_STUDY, several_values),
     Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
          REST_STUDY, discrete, "safe"),
     Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",

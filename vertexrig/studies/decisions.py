@@ -61,6 +61,11 @@ class Decision:
     def settings(self) -> dict[str, Any]:
         """The parameter as the project file writes it, in a study that is not a grid."""
         kind = self.dimension.kind
+        # Vertex AI refuses a range of one value. A whole number is text, since a discrete one may reach the trainer as 64.0.
+        if self.action == "fix" and kind == "INTEGER":
+            return {"categorical_value_spec": {"values": [str(tidy(self.value))]}}
+        if self.action == "fix" and kind == "DOUBLE":
+            return {"discrete_value_spec": {"values": [tidy(self.value)]}}
         field = {"DOUBLE": "double_value_spec", "INTEGER": "integer_value_spec"}.get(kind)
         if field is None:
             name = "categorical_value_spec" if kind == "CATEGORICAL" else "discrete_value_spec"

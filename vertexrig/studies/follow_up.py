@@ -229,8 +229,7 @@ def _fix(
 
 def _single(one: Decision) -> Decision:
     """Return a fixed parameter as one with a single value."""
-    number = 0.0 if isinstance(one.value, str) else float(one.value)
-    return replace(one, low=number, high=number, values=(one.value,))
+    return replace(one, values=(one.value,))
 
 
 def _args(job: Mapping[str, Any], former: Mapping[str, Any], fixed: list[Decision]) -> Any:

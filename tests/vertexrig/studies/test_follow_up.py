@@ -436,6 +436,22 @@ def test_what_is_fixed_reaches_every_pool(pools: Path, grid: int | None) -> None
     assert grid is None or prepared.document.data["maxTrialCount"] == 3
 
 
+def test_a_fixed_number_is_no_range_of_one_value(pools: Path) -> None:
+    """A range of one value is refused by Vertex AI: a fixed integer becomes a categorical text, a fixed double a discrete number."""
+    space = [
+        LR,
+        {"parameterId": "units", "integerValueSpec": {"minValue": "0", "maxValue": "99"}},
+        {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.0, "maxValue": 0.9}},
+    ]
+    listed = [trial(n, 0.9 - n / 100, lr=0.01 * n, units=0.0, rate=0.0) for n in range(1, 9)]
+    text, _ = follow(study(space, listed), pools, "tune")
+    prepared = Workspace(config.loads(text, file=pools)).prepare("tune-2")
+    specs = {one["parameterId"]: one for one in (prepared.document.study or {})["parameters"]}
+    assert specs["units"]["categoricalValueSpec"] == {"values": ["0"]}
+    assert specs["rate"]["discreteValueSpec"] == {"values": [0]}
+    assert not [one for one in prepared.findings if one.id.startswith("parameter-")]
+
+
 def test_a_follow_up_runs_where_the_former_did_and_leaves_its_models_alone(pools: Path) -> None:
     """Candidates, waiting and topology are the former's; the folder of its job gets one more below it."""
     own = POOLS.replace("    job: base\n", "    job: base\n    topology: ours\n")

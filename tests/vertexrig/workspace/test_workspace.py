@@ -104,10 +104,14 @@ def test_findings_stand_at_the_line_the_user_edits() -> None:
 
 
 def test_a_bound_left_out_because_it_is_0_is_no_error() -> None:
-    """Clients of the REST API leave out a bound of 0: one missing bound is a warning, two are an error."""
+    """Clients of the REST API leave out a bound of 0: one missing bound is a warning if 0 fits, two are an error."""
     work = workspace("jobs: {}\n")
     text = "studySpec: {{metrics: [{{metricId: a, goal: MAXIMIZE}}], parameters: [{{parameterId: x, doubleValueSpec: {}}}]}}\nmaxTrialCount: 10\n"
-    for spec, severity in (("{maxValue: 1}", Severity.WARNING), ("{}", Severity.ERROR)):
+    for spec, severity in (
+        ("{maxValue: 1}", Severity.WARNING),
+        ("{maxValue: -1}", Severity.ERROR),
+        ("{}", Severity.ERROR),
+    ):
         _, findings = work.check_text(text.format(spec), file="f.yaml")
         assert [finding.severity for finding in findings if finding.id == "parameter-bounds"] == [severity]
 
