@@ -99,12 +99,13 @@ class Pipelines:
             return made
 
     def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
-        """Return the parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""
+        """Return the parent model by its full name; 404 if there is none of that name.
+
+        A `modelId` beside it has no effect: the service takes both (statmike/vertex-ai-mlops, 05d and 05f, 2023-12).
+        """
         above = str(fields.get("parentModel", ""))
         if not above:
             return {}
-        if fields.get("modelId"):
-            raise invalid("Invalid value at 'training_pipeline': set model_id or parent_model, not both.")
         name = f"{parent}/{MODELS}/{resources.last_part(above).partition('@')[0]}"
         self.models.get(name)
         return {"parentModel": name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from vertexrig.spec.document import Pool
 from vertexrig.text import command_line
 
 _SHELLS = ("sh", "bash")
+_PYTHON = re.compile(r"(?:docker\.io/)?(?:library/)?python(?:[:@].+)?")
+"""Docker Hub's image of Python, which has nothing else."""
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
@@ -127,7 +130,7 @@ class Preparation:
         2. the pool's Python package, in an environment;
         3. the trainer of an image that `vertexrig image` builds (not if `local.images` names a folder);
         4. the folder that `local.images` names;
-        5. the job's command, if the image is a prebuilt one.
+        5. the job's command, if the image is a prebuilt one or Docker Hub's of Python.
         """
         pool, options, root, env, execute = self.pool, self.options, self.root, self.env, self.execute
         # The folder of `local.images`: the user has named it for this machine, so it comes before an image that is built.
@@ -144,7 +147,7 @@ class Preparation:
         if built is not None and local is None:
             return _of_built_image(pool, built, base, root, layer)
         command = tuple((pool.container or {}).get("command", ()))
-        if local is None and not (command and load().image(pool.image)):
+        if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
             raise _nowhere(pool.image, why)
         head = command or (local.command if local is not None else ())
         # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.

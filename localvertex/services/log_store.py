@@ -116,8 +116,8 @@ class LogStore:
                 if line.ours:
                     continue
                 body = self._body(job_id, line)
-                # Whole microseconds, as everything else shows times; ns of a float are noise.
-                self._insert(body, body.pop("timestamp", round(line.time * 1e6) * 1000), study_id)
+                # Not in whole microseconds: the times of the service's entries have nanoseconds (recordings of 2025).
+                self._insert(body, body.pop("timestamp", int(line.time) * 10**9 + round(line.time % 1 * 1e9)), study_id)
 
     def _body(self, job_id: str, line: Line) -> Json:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.

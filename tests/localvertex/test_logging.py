@@ -426,6 +426,18 @@ def append(store: LogStore, job: str, task: str, severity: str, payload: Any, at
     store.write(f"projects/1/locations/l/customJobs/{job}", [Line(at.timestamp(), task, severity, text, data)])
 
 
+def test_a_line_s_time_is_in_nanoseconds(tmp_path: Path) -> None:
+    """The entries of a job's lines have the time of the line, not cut to microseconds."""
+    store = LogStore(tmp_path)
+    moments = [START.timestamp() + part for part in (0.25, 0.25 + 2**-20, 0.25 + 2**-19)]
+    store.write("customJobs/1", [Line(moment, "t", "INFO", "x") for moment in moments])
+    assert [entry["timestamp"][-11:] for entry in store.query(parse(""))[0]] == [
+        ".250000000Z",
+        ".250000954Z",
+        ".250001907Z",
+    ]
+
+
 def stored(store: LogStore, job: str = "1") -> list[dict[str, Any]]:
     """A job's entries; those of one time are in the order of their arrival."""
     return store.query(parse(f'resource.labels.job_id="{job}"'), limit=10**6)[0]

@@ -91,6 +91,22 @@ def test_the_same_package_is_installed_once(root: Path) -> None:
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
 
 
+@pytest.mark.whole
+def test_a_command_in_docker_hub_s_image_of_python(root: Path) -> None:
+    """A command runs with this machine's Python in place of that image, and in place of no other custom image."""
+    for image, runs in (
+        ("python:3.12-slim", True),
+        ("docker.io/library/python", True),
+        ("mine/python:3.12", False),
+        ("python-x:1", False),
+    ):
+        container = {"imageUri": image, "command": ["sh", "-c", "python3 -c 'print(6 * 7)'"]}
+        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+        lines: list[Line] = []
+        done = run_job(job(one), root=root, on_line=lines.append, options=RunOptions(grace=0.5, engine="none"))
+        assert done.succeeded is runs and ("42" in [line.text for line in lines]) is runs, (image, done.error)
+
+
 @pytest.mark.parametrize(
     ("mapped", "user", "start"),
     [(False, "--user", ["bash", "-c"]), (True, "", ["python", "-c", "import os, sys; os.system(sys.argv[1])"])],

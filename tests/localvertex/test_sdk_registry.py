@@ -128,7 +128,7 @@ def test_a_job_that_names_an_experiment_alone_gets_a_run(sdk: Any) -> None:
 
 
 def test_training_makes_versions(sdk: Any) -> None:
-    """A training pipeline's model gets another version by `parent_model`, and the registry lists, changes and deletes them."""
+    """A pipeline's model gets another version by `parent_model`, also with `model_id`; the registry lists, changes and deletes them."""
     training = sdk.CustomPythonPackageTrainingJob(
         display_name="training", python_package_gcs_uri="gs://packages/trainer.tar.gz", python_module_name="trainer.task",
         container_uri=IMAGE, model_serving_container_image_uri=IMAGE,
@@ -142,7 +142,7 @@ def test_training_makes_versions(sdk: Any) -> None:
     )  # fmt: skip
     second = again.run(
         model_display_name="mine", base_output_dir="gs://staging/two", parent_model=first.resource_name,
-        is_default_version=False, model_version_aliases=["newer"], **asked,
+        model_id="mine-1", is_default_version=False, model_version_aliases=["newer"], **asked,
     )  # fmt: skip
     assert (second.resource_name, second.version_id, second.uri) == (first.resource_name, "2", "gs://staging/two/model")
     registry = first.versioning_registry
