@@ -89,6 +89,18 @@ def _timed(payload: Json) -> Json:
     return {"timestamp": when}
 
 
+def _new_id(now: int, number: int) -> str:
+    """Return an insertId of 14 small letters and digits (answers of 2023), from a time in ns and the entry's number.
+
+    Ids sort as text the way they were made: gcloud continues after the last one it has.
+    """
+    left, digits = now * 36**2 + number % 36**2, ""
+    while left:
+        left, last = divmod(left, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[last] + digits
+    return digits
+
+
 class LogStore:
     """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill.
 
@@ -146,11 +158,10 @@ class LogStore:
             return
         labels = body["resource"].get("labels", {})
         connection = self.database.connection
-        # First the row, since the insertId of an entry that brings none is the row's own number.
+        # First the row, whose number is in the insertId of an entry that brings none.
         values = (when, str(labels.get("job_id", "")))
         cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, '')", values)
-        # Fixed width, so that ids sort as text the way they were made: gcloud continues after the last one it has.
-        insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
+        insert_id = str(body.get("insertId") or _new_id(now, cursor.lastrowid or 0))
         full = {
             **body,
             "insertId": insert_id,

@@ -165,6 +165,8 @@ def _http(target: Json) -> Json:
     kept = {key: value for key, value in target.items() if key not in TOKENS}
     # The service shows the one that it sends, in place of the client's (gcloud's answers of 2025 and 2026).
     headers = {key: text for key, text in target.get("headers", {}).items() if key.lower() != "user-agent"}
+    if target.get("body") and not any(key.lower() == "content-type" for key in headers):
+        headers["Content-Type"] = "application/octet-stream"  # shown, too (a job of Terraform's, 2026-04-20)
     return {**kept, "httpMethod": method, "headers": {**headers, "User-Agent": USER_AGENT}, **tokens}
 
 

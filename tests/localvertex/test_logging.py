@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -237,6 +238,17 @@ def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:
     write(store, {"textPayload": "x", "insertId": "a"})
     found = store.query(parse(""))[0]
     assert len(found) == 4 and "labels" not in found[0]  # empty maps are not shown
+
+
+def test_ids_sort_as_entries_were_made(tmp_path: Path) -> None:
+    """Entries of the same time have ids of 14 small letters and digits, in the order in which they were written."""
+    store = LogStore(tmp_path)
+    same = {"timestamp": times.rfc3339(datetime.now(timezone.utc))}
+    write(store, *({**same, "textPayload": str(number)} for number in range(50)))
+    found = store.query(parse(""))[0]
+    ids = [entry["insertId"] for entry in found]
+    assert all(re.fullmatch("[a-z0-9]{14}", one) for one in ids) and ids == sorted(set(ids))
+    assert [entry["textPayload"] for entry in found] == [str(number) for number in range(50)]
 
 
 def test_a_log_that_is_deleted_has_no_entries(tmp_path: Path) -> None:

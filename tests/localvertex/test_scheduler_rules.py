@@ -197,6 +197,20 @@ def test_defaults_and_numbers_for_enums() -> None:
     assert job["retryConfig"] == DEFAULT_RETRY and job["httpTarget"]["oidcToken"]["audience"] == "http://x/"
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, {}),
+        ({"body": "e30="}, {"Content-Type": "application/octet-stream"}),
+        ({"body": "e30=", "headers": {"content-type": "text/plain"}}, {"content-type": "text/plain"}),
+    ],
+)
+def test_a_body_has_a_type(given: dict[str, Any], shown: dict[str, str]) -> None:
+    """An HTTP target with a body shows the type with which it is sent, the client's or application/octet-stream."""
+    made = complete({**JOB, "httpTarget": {"uri": "http://x/", **given}})
+    assert made["httpTarget"]["headers"] == {**shown, "User-Agent": "Google-Cloud-Scheduler"}
+
+
 def test_the_service_fills_in_the_headers_of_an_app_engine_target() -> None:
     """The service's agent follows the client's, a body has its length and a type, and a second time changes nothing."""
     body = {"body": "eA==", "headers": {"User-Agent": "mine", "X-A": "b"}}
