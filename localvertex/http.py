@@ -359,15 +359,20 @@ def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
     return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
 
 
+def no_method(request: Request) -> NoMethodError:
+    """Return the error for a path that no method of the API has, and log it."""
+    request.scope.setdefault("state", {})[NO_METHOD] = True
+    asked = request.url.path.removeprefix(request.scope.get("root_path", ""))[:2000]
+    _LOG.warning("no method of the API has this path: %s %s", request.method, asked[:200])
+    return NoMethodError(asked)
+
+
 def no_method_routes(paths: re.Pattern[str]) -> list[Endpoint]:
     """Return routes that answer these paths as the service answers a path that no method of its API has, and log them."""
 
     async def refuse(request: Request, path: Mapping[str, str]) -> Response:
         await read_body(request)
-        request.scope.setdefault("state", {})[NO_METHOD] = True
-        asked = request.url.path.removeprefix(request.scope.get("root_path", ""))[:2000]
-        _LOG.warning("no method of the API has this path: %s %s", request.method, asked[:200])
-        raise NoMethodError(asked)
+        raise no_method(request)
 
     return [Endpoint(method, paths, refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")]
 
@@ -401,11 +406,8 @@ class Api:
         response = await self.answer(request)
         if response.headers.get("content-type") == "application/json":
             response.headers.update(self.headers)
-        if isinstance(response, JSONResponse) and _is_indented(request, response):
-            made = json.loads(bytes(response.body))
-            # Of a stream, which is an array, Google's clients read nothing but elements.
-            end = "" if isinstance(made, list) else "\n"
-            response.body = f"{json.dumps(made, ensure_ascii=False, indent=2)}{end}".encode()
+        if isinstance(response, JSONResponse):
+            response.body = indented(request, response)
             response.headers["content-length"] = str(len(response.body))
         await response(scope, receive, send)
 
@@ -452,6 +454,17 @@ class Api:
         if host:  # for the same reason
             raise unserved(f"{request.method} {path[:200]} of {host}")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
+
+
+def indented(request: Request, response: Response) -> bytes:
+    """Return the body of an answer as it is sent."""
+    body = bytes(getattr(response, "body", b""))
+    if not isinstance(response, JSONResponse) or not _is_indented(request, response):
+        return body
+    made = json.loads(body)
+    # Of a stream, which is an array, Google's clients read nothing but elements.
+    end = "" if isinstance(made, list) else "\n"
+    return f"{json.dumps(made, ensure_ascii=False, indent=2)}{end}".encode()
 
 
 def _is_indented(request: Request, response: Response) -> bool:

@@ -59,6 +59,11 @@ def is_google(host: str) -> bool:
     return name == DOMAIN or name.endswith(f".{DOMAIN}") or name in METADATA
 
 
+def is_storage(host: str) -> bool:
+    """Whether a host belongs to Cloud Storage, which Google also serves without TLS."""
+    return f".{host.rstrip('.')}".endswith(f".storage.{DOMAIN}")
+
+
 class Hosts:
     """The rule by which a host is answered, passed on or refused.
 

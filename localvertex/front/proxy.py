@@ -26,7 +26,7 @@ from http.client import responses
 from typing import Any
 
 from localvertex.front.authority import Authority
-from localvertex.front.hosts import METADATA, Handling, Hosts, is_google, is_host
+from localvertex.front.hosts import METADATA, Handling, Hosts, is_google, is_host, is_storage
 from localvertex.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from localvertex.front.variables import USER
 from localvertex.http import MAKER
@@ -392,7 +392,7 @@ class Gate(asyncio.Protocol):
             self._timer.cancel()
 
     async def _plain(self, method: str, target: str, headers: dict[str, str]) -> None:
-        """Serve a request without TLS, whose target is a whole URL: of the metadata server, or of an allowed host."""
+        """Serve a request without TLS, whose target is a whole URL: of the metadata server, Cloud Storage, or an allowed host."""
         match = _ABSOLUTE.fullmatch(target)
         if match is None:
             raise _TurnedAway(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
@@ -411,7 +411,7 @@ class Gate(asyncio.Protocol):
         request = b"\r\n".join(lines)  # what follows it is in _rest, and may still grow
         if self._handling(host, port, 80) is Handling.PASSED:
             return await self._pass(host, port, b"", request)
-        if host not in METADATA:
+        if host not in METADATA and not is_storage(host):
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
         assert self.transport is not None
         return self._speak_http(host, self.transport, request + bytes(self._rest))

@@ -14,7 +14,7 @@ from email.utils import formatdate
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import UNSERVED, Api, ApiError, UnreadableBodyError, invalid
+from localvertex.http import UNSERVED, Api, ApiError, NoMethodError, UnreadableBodyError, invalid, no_method
 from localvertex.partial import chosen, field_tree
 
 FIELDS = frozenset(
@@ -39,8 +39,11 @@ _TAG = re.compile(rb'\A\{"kind":"storage#(?:object|bucket)",[^{}]*?"etag":"([^"]
 """The tag of a single object or bucket: it stands before any nested value."""
 
 
-OWN_HEADERS = ("server", "x-guploader-uploadid")
-"""Headers of an answer, and of no call in a batch."""
+_UNSERVED = re.compile(
+    r"/v1/(?:b/[^/]+/(?:o/[^/]+/(?:acl|iam).*|o/(?:watch|bulkRestore)|(?:managedFolders|folders|anywhereCaches|operations).*|relocate|restore)"
+    r"|projects/[^/]+/hmacKeys.*|channels/stop)"
+)
+"""Paths of methods that the JSON API has, and this server has not."""
 
 
 def served(response: Response) -> Response:
@@ -81,6 +84,12 @@ class JsonApi(Api):
         response.headers["vary"] = "Origin, X-Origin"
         return served(response)
 
+    async def dispatch(self, request: Request, path: str) -> Response:
+        """Call the row that fits `path`; a path that no method of the API has is a 404 in plain text."""
+        if not _UNSERVED.fullmatch(path) and not any(row.pattern.fullmatch(path) for row in self.table):
+            raise no_method(request)
+        return await super().dispatch(request, path)
+
     async def _cut(self, request: Request) -> Response:
         """Return the response to one request, cut to the fields that it asks for."""
         response = await super().answer(request)
@@ -107,4 +116,6 @@ class JsonApi(Api):
         """Return the error as the older APIs write it, with their own words for a body that is no JSON."""
         if isinstance(error, UnreadableBodyError):
             error = invalid(f"Parse Error: {error.mistake}")
+        if isinstance(error, NoMethodError):  # two words (issue 140 of googleCloudStorageR)
+            return Response("Not Found", 404, media_type="text/html; charset=UTF-8")
         return error.response(older=True)

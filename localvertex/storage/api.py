@@ -134,12 +134,13 @@ def _is_full(request: Request, usual: str = "") -> bool:
 
 def _bucket(request: Request, bucket: Bucket, usual: str = "") -> Json:
     """Return a bucket, with its ACLs where they are asked for; see `_is_full` for `usual`."""
-    shown = bucket_resource(bucket, base(request))
+    lists: Json = {}
     if _is_full(request, usual) and not is_uniform(bucket.meta):
-        shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name}, base(request), tag=shown["etag"])
-        shown["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {}, tag=shown["etag"])
-        shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
-    return shown
+        tag = etag(bucket.metageneration)
+        lists["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name}, base(request), tag=tag)
+        lists["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {}, tag=tag)
+        lists["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
+    return bucket_resource(bucket, base(request), lists)
 
 
 def _place(o: Object) -> Json:
@@ -385,10 +386,10 @@ class StorageApi:
             except ApiError:
                 continue  # its file went away since the listing
         body: Json = {"kind": "storage#objects", **_next(page.token)}
-        if items:
-            body["items"] = items
         if page.prefixes:
             body["prefixes"] = page.prefixes
+        if items:
+            body["items"] = items
         return JSONResponse(body)
 
     async def get_object(self, request: Request, values: Values) -> Response:
@@ -475,7 +476,8 @@ class StorageApi:
         sources = [await self._source(where.bucket, item) for item in listed]
         meta = whole(writable(destination, OBJECT_FIELDS))
         made = await in_thread(self.store.compose, *where, sources, meta, conditions(request))
-        return await self._answer(request, made)
+        # Without the owner of a copy's answer (gcsfs's recording of a merge).
+        return JSONResponse(object_resource(made, base(request)))
 
     async def _source(self, bucket: str, item: object) -> Object:
         """Return one of a compose request's sources."""

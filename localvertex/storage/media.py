@@ -255,8 +255,13 @@ def object_name(request: Request, body: Json) -> str:
 async def check_target(store: ObjectStore, bucket: str, request: Request) -> None:
     """Raise a 404 for an upload to a missing bucket, and a 400 for an ACL where none can be, before its bytes are read."""
     check_bucket(bucket)
+    await check_list(store, bucket, {"acl": request.query_params.get("predefinedAcl")})
+
+
+async def check_list(store: ObjectStore, bucket: str, meta: Json) -> None:
+    """Raise a 400 for a new object's access control list where none can be."""
     found = await in_thread(store.bucket, bucket)
-    if request.query_params.get("predefinedAcl") and is_uniform(found.meta):
+    if meta.get("acl") and is_uniform(found.meta):
         raise no_acl("insert", "an object")
 
 

@@ -199,11 +199,27 @@ def _is_name_trouble(error: OSError) -> bool:
 CHUNK = 1 << 20
 
 
+class Sums:
+    """The checksums of a file's first bytes, which may be read in several calls."""
+
+    def __init__(self) -> None:
+        self.md5, self.size, self._crc = hashlib.md5(usedforsecurity=False), 0, 0
+
+    def read(self, descriptor: int, end: int | None = None) -> None:
+        """Add the bytes that follow, up to `end` or the file's end."""
+        while chunk := os.pread(descriptor, CHUNK if end is None else min(CHUNK, end - self.size), self.size):
+            self.md5.update(chunk)
+            self._crc = int(google_crc32c.extend(self._crc, chunk))
+            self.size += len(chunk)
+
+    @property
+    def crc32c(self) -> str:
+        """The CRC32C in Base64."""
+        return base64.b64encode(self._crc.to_bytes(4, "big")).decode()
+
+
 def digests(descriptor: int) -> tuple[str, str]:
     """(md5, crc32c) of an open file, read from its start."""
-    md5, crc, offset = hashlib.md5(usedforsecurity=False), 0, 0
-    while chunk := os.pread(descriptor, CHUNK, offset):
-        md5.update(chunk)
-        crc = int(google_crc32c.extend(crc, chunk))
-        offset += len(chunk)
-    return base64.b64encode(md5.digest()).decode(), base64.b64encode(crc.to_bytes(4, "big")).decode()
+    sums = Sums()
+    sums.read(descriptor)
+    return base64.b64encode(sums.md5.digest()).decode(), sums.crc32c

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -319,6 +320,66 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
+_OBJECT_ORDER = (
+    *(
+        "kind",
+        "id",
+        "selfLink",
+        "mediaLink",
+        "name",
+        "bucket",
+        "generation",
+        "metageneration",
+        "contentType",
+        "storageClass",
+    ),
+    *(
+        "size",
+        "md5Hash",
+        "contentEncoding",
+        "contentDisposition",
+        "contentLanguage",
+        "cacheControl",
+        "crc32c",
+        "componentCount",
+    ),
+    *("etag", "temporaryHold", "eventBasedHold", "retentionExpirationTime", "timeCreated", "updated"),
+    *("timeStorageClassUpdated", "timeFinalized"),
+)
+"""Of an object's fields; others follow (gcsfs's recordings of 2021-05-10, zig-gcp's of 2026-09-29)."""
+_BUCKET_ORDER = (
+    *(
+        "kind",
+        "selfLink",
+        "id",
+        "name",
+        "projectNumber",
+        "generation",
+        "metageneration",
+        "location",
+        "storageClass",
+        "etag",
+    ),
+    *(
+        "defaultEventBasedHold",
+        "timeCreated",
+        "updated",
+        "acl",
+        "defaultObjectAcl",
+        "owner",
+        "cors",
+        "lifecycle",
+        "labels",
+    ),
+    *("retentionPolicy", "softDeletePolicy", "iamConfiguration", "locationType", "rpo"),
+)
+"""Of a bucket's fields; others follow (cloud-custodian's recordings of 2026)."""
+
+
+def _ordered(found: Json, order: Sequence[str]) -> Json:
+    return {key: found[key] for key in order if key in found} | found
+
+
 def object_resource(o: Object, base: str) -> Json:
     """Return an object, its digests computed, as clients see it, with links below `base` (see `names.base`)."""
     path = f"/b/{quote(o.bucket, safe='')}/o/{quote(o.name, safe='')}"
@@ -346,7 +407,7 @@ def object_resource(o: Object, base: str) -> Json:
         resource["md5Hash"] = o.md5
     if o.components is not None:
         resource["componentCount"] = o.components
-    return resource
+    return _ordered(resource, _OBJECT_ORDER)
 
 
 def storage_class(*metas: Json) -> str:
@@ -371,7 +432,9 @@ def acl(meta: Json, field: str, where: Json, base: str = "", *, tag: str) -> lis
                 "id": "/".join([*where.values(), one["entity"]]),
                 "selfLink": f"{path}/acl/{quote(one['entity'], safe='')}",
             }
-        entries.append({"kind": kind, **links, **where, **one, "etag": tag})
+        shown = {**where, **one, "etag": tag}
+        team = {"projectTeam": shown.pop("projectTeam")} if "projectTeam" in one else {}
+        entries.append({"kind": kind, **links, **shown, **team})
     return entries
 
 
@@ -522,8 +585,8 @@ def settled(name: str, meta: Json, old: Json, now: int) -> Json:
     return meta
 
 
-def bucket_resource(bucket: Bucket, base: str) -> Json:
-    """Return a bucket as clients see it; see `object_resource` for `base`."""
+def bucket_resource(bucket: Bucket, base: str, lists: Json | None = None) -> Json:
+    """Return a bucket as clients see it, with its owner and access control `lists` if they are given; see `object_resource` for `base`."""
     meta = dict(bucket.meta)
     location = str(meta.get("location", "US")).upper()
     kind = "multi-region" if location in MULTI_REGIONS else "region"
@@ -533,14 +596,15 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
     access = {"publicAccessPrevention": "inherited", **meta.pop("iamConfiguration", {})}
     if meta.get("lifecycle", {}).get("rule") == []:
         del meta["lifecycle"]
-    return {
+    shown = {
         "kind": "storage#bucket",
         "id": bucket.name,
         "selfLink": f"{base}/storage/v1/b/{bucket.name}",
         "name": bucket.name,
         "projectNumber": PROJECT_NUMBER,
         "metageneration": str(bucket.metageneration),
-        "generation": str(bucket.created),
+        # Nanoseconds, of which microseconds are known (describe of 2026-01-26).
+        "generation": str(bucket.created * 1000 + zlib.crc32(bucket.name.encode()) % 1000),
         "storageClass": "STANDARD",
         "etag": etag(bucket.metageneration),
         "timeCreated": time_text(bucket.created),
@@ -548,8 +612,11 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "softDeletePolicy": {**SOFT_DELETE, "effectiveTime": time_text(bucket.created)},
         **({} if kind == "region" else {"rpo": "DEFAULT"}),
         **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl") and key[0] != "_"},
-        "iamConfiguration": {**access, "bucketPolicyOnly": uniform, "uniformBucketLevelAccess": uniform},
+        "iamConfiguration": {"bucketPolicyOnly": uniform, "uniformBucketLevelAccess": uniform}
+        | {key: value for key, value in access.items() if key not in ("bucketPolicyOnly", "uniformBucketLevelAccess")},
         # After the client's fields: it may have sent the location in lower case.
         "location": location,
         "locationType": kind,
+        **(lists or {}),
     }
+    return _ordered(shown, _BUCKET_ORDER)

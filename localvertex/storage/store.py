@@ -352,7 +352,10 @@ class ObjectStore:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
                 sums = (None if components else md5, crc32c, components)
-                resources.check_public(settings, [one["entity"] for one in (meta or {}).get("acl", [])])
+                entries = (meta or {}).get("acl", [])
+                if entries and resources.is_uniform(settings):
+                    raise resources.no_acl("insert", "an object")
+                resources.check_public(settings, [one["entity"] for one in entries])
                 meta = resources.retained(now, _inherited(settings) | (meta or {}), settings)
                 return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta))
         finally:

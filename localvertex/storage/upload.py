@@ -6,7 +6,6 @@ Source: https://cloud.google.com/storage/docs/performing-resumable-uploads
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
 import secrets
@@ -14,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -23,9 +22,9 @@ from starlette.responses import JSONResponse, Response
 
 from localvertex.http import ApiError, Endpoint, Json, endpoint, in_thread, invalid, not_found, read_json
 from localvertex.storage.conditions import Conditions
-from localvertex.storage.media import check_target, expected, multipart, object_name, receive, simple
+from localvertex.storage.media import check_list, check_target, expected, multipart, object_name, receive, simple
 from localvertex.storage.names import base
-from localvertex.storage.object_files import CHUNK
+from localvertex.storage.object_files import Sums
 from localvertex.storage.resources import OBJECT_FIELDS, object_resource, predefined, whole, writable
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Upload
@@ -40,8 +39,8 @@ LIFETIME = 7 * 86400
 MOST_CANCELLED = 10_000
 """Most ids of cancelled uploads that are remembered."""
 
-MOST_DIGESTS = 1000
-"""Most uploads whose digest is continued; that of another one is made anew."""
+MOST_SUMS = 1000
+"""Most uploads whose checksums are continued; those of another one are made anew."""
 
 Values = Mapping[str, str]
 
@@ -108,7 +107,7 @@ class Uploads:
         # One per upload that is being sent; it goes with the last request that holds it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._cancelled: set[str] = set()
-        self._digests: dict[str, tuple[int, Any]] = {}
+        self._sums: dict[str, Sums] = {}
 
     def _expire(self) -> None:
         """Drop uploads that are a week old, as the service does."""
@@ -126,7 +125,7 @@ class Uploads:
 
     def table(self) -> list[Endpoint]:
         """Return the routes below `/upload/storage` and `/resumable/upload/storage`."""
-        path = "/v1/b/{bucket}/o"
+        path = "/v1/b/{bucket}/o/?"  # with a slash as googleCloudStorageR asks
         return [
             endpoint("POST", path, self.insert),
             endpoint("PUT", path, self.send),
@@ -156,7 +155,9 @@ class Uploads:
         sent_type = request.headers.get("x-upload-content-type")
         meta = whole(writable({**({"contentType": sent_type} if sent_type else {}), **body}, OBJECT_FIELDS))
         # Digests may come with the first request, and the bytes much later.
-        meta |= {**predefined(request.query_params, meta), "_expect": expected(request, body)}
+        meta |= predefined(request.query_params, meta)
+        await check_list(self.store, values["bucket"], meta)
+        meta |= {"_expect": expected(request, body)}
         # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
         upload = await in_thread(self.start, values["bucket"], name, meta, kept)
@@ -233,28 +234,26 @@ class Uploads:
     async def _incomplete(self, request: Request, upload: Upload) -> Response:
         headers = {}
         if upload.received:
-            digest = await in_thread(self._digest, upload)
-            headers = {"Range": f"bytes=0-{upload.received - 1}", "X-Range-MD5": digest}
+            sums = await in_thread(self._summed, upload)
+            headers = {"Range": f"bytes=0-{upload.received - 1}", "X-Range-MD5": sums.md5.hexdigest()}
+            headers |= {"X-Goog-Running-Hash": f"crc32c={sums.crc32c}"}
         headers |= {"X-GUploader-UploadID": upload.id, "Content-Type": "text/plain; charset=utf-8"}
         # 308 is "Resume Incomplete" here, not a redirect. Go's client asks for a status that its HTTP library takes for no redirect.
         if request.headers.get("x-guploader-no-308") == "yes":
             return capitalised(200, {**headers, "X-HTTP-Status-Code-Override": "308"})
         return capitalised(308, headers)
 
-    def _digest(self, upload: Upload) -> str:
-        """Return the MD5 of the bytes that an upload has, in hexadecimal; it is continued from the answer before."""
-        size, digest = self._digests.pop(upload.id, (0, None))
-        if digest is None or size > upload.received:
-            size, digest = 0, hashlib.md5(usedforsecurity=False)
+    def _summed(self, upload: Upload) -> Sums:
+        """Return the checksums of the bytes that an upload has, continued from the answer before."""
+        sums = self._sums.pop(upload.id, None)
+        if sums is None or sums.size > upload.received:
+            sums = Sums()
         with self.path(upload).open("rb") as file:
-            file.seek(size)
-            while part := file.read(min(CHUNK, upload.received - size)):
-                digest.update(part)
-                size += len(part)
-        self._digests[upload.id] = (size, digest)
-        if len(self._digests) > MOST_DIGESTS:
-            del self._digests[next(iter(self._digests))]
-        return str(digest.hexdigest())
+            sums.read(file.fileno(), upload.received)
+        self._sums[upload.id] = sums
+        if len(self._sums) > MOST_SUMS:
+            del self._sums[next(iter(self._sums))]
+        return sums
 
     async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
         """Append the bytes of a chunk that are not stored yet; a client repeats a chunk that was cut off."""
@@ -287,7 +286,7 @@ class Uploads:
 
     async def _finish(self, request: Request, upload: Upload) -> Response:
         """Turn the bytes into an object."""
-        self._digests.pop(upload.id, None)
+        self._sums.pop(upload.id, None)
         meta = dict(upload.meta)
         sent_type = request.headers.get("content-type")
         if sent_type and not meta.get("contentType"):

@@ -37,7 +37,7 @@ from localvertex.storage.answers import served
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.names import base, object_of
 from localvertex.storage.object_files import digests
-from localvertex.storage.resources import OBJECT_FIELDS, is_uniform, no_acl, predefined, time_text, writable
+from localvertex.storage.resources import OBJECT_FIELDS, predefined, time_text, writable
 from localvertex.storage.store import KeptError, NoBucketError, ObjectStore, Query
 from localvertex.storage.stored import Object, Upload
 from localvertex.storage.upload import Uploads, capitalised
@@ -219,8 +219,7 @@ class XmlApi(Api):
     async def _fields(self, request: Request, bucket: str) -> Json:
         """Return an object's fields from a request's headers; 400 for an access control list where none can be."""
         meta = _meta(request)
-        if "acl" in meta and is_uniform((await in_thread(self.store.bucket, bucket)).meta):
-            raise no_acl("insert", "an object")
+        await media.check_list(self.store, bucket, meta)
         return meta
 
     async def post(self, request: Request, values: Values) -> Response:

@@ -183,6 +183,24 @@ def test_the_account_is_made_up_and_works(front_client: requests.Session, front_
     assert front_client.get(f"{metadata}/nothing", headers=flavored).status_code == 404
 
 
+def test_cloud_storage_without_tls(here: RunningServer, front_client: requests.Session) -> None:
+    """Objects have plain URLs, too, of both forms."""
+    folder = here.root / "gs" / "plain-bucket"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("this is a test")
+    for url in ("http://storage.googleapis.com/plain-bucket/a.txt", "http://plain-bucket.storage.googleapis.com/a.txt"):
+        answer = front_client.get(url)
+        assert (answer.text, answer.headers["server"]) == ("this is a test", "UploadServer")
+
+
+def test_an_upload_that_goes_on(front_client: requests.Session) -> None:
+    """308 is called as Cloud Storage calls it."""
+    url = "https://storage.googleapis.com/upload/storage/v1/b/my-bucket/o?uploadType=resumable&name=a"
+    front_client.post("https://storage.googleapis.com/storage/v1/b?project=p", json={"name": "my-bucket"})
+    where = front_client.post(url, json={}).headers["location"]
+    assert front_client.put(where, headers={"Content-Range": "bytes */*"}).reason == "Resume Incomplete"
+
+
 EMPTIED = """
 import google.auth, google.auth.compute_engine
 from google.auth.transport.requests import Request

@@ -43,7 +43,7 @@ REFUSED = {
         b"CONNECT storage.googleapis.com:443 HTTP/1.1\r\nProxy-Authorization: Basic dmVydGV4cmlnOng=\r\n\r\n", 407),
     "a token that is not base64": (b"CONNECT pypi.org:443 HTTP/1.1\r\nProxy-Authorization: Basic ???\r\n\r\n", 407),
     "plain HTTP to the proxy": (b"GET / HTTP/1.1\r\n{login}\r\n", 400),
-    "plain HTTP to an API": (b"GET http://storage.googleapis.com/b/o HTTP/1.1\r\n{login}\r\n", 403),
+    "plain HTTP to an API": (b"GET http://logging.googleapis.com/v2/entries HTTP/1.1\r\n{login}\r\n", 403),
     "plain HTTP to another host": (b"GET http://example.org/ HTTP/1.1\r\n{login}\r\n", 403),
     "another port": (b"CONNECT storage.googleapis.com:22 HTTP/1.1\r\n{login}\r\n", 403),
     "no port": (b"CONNECT storage.googleapis.com HTTP/1.1\r\n{login}\r\n", 400),
