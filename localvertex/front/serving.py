@@ -13,7 +13,6 @@ from typing import Any
 
 import h11
 import uvicorn
-from uvicorn.protocols.http import h11_impl
 
 from localvertex.front.assembly import Front
 from localvertex.front.pipes import HEAD_LIMIT, PipeEnd
@@ -30,8 +29,6 @@ _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", r
 
 
 _Guarded: Any = serving_protocol()
-# Of an upload that goes on; nothing here redirects by 308.
-h11_impl.STATUS_PHRASES[308] = b"Resume Incomplete"
 
 
 class LocalProtocol(_Guarded):  # type: ignore[misc]

@@ -193,14 +193,6 @@ def test_cloud_storage_without_tls(here: RunningServer, front_client: requests.S
         assert (answer.text, answer.headers["server"]) == ("this is a test", "UploadServer")
 
 
-def test_an_upload_that_goes_on(front_client: requests.Session) -> None:
-    """308 is called as Cloud Storage calls it."""
-    url = "https://storage.googleapis.com/upload/storage/v1/b/my-bucket/o?uploadType=resumable&name=a"
-    front_client.post("https://storage.googleapis.com/storage/v1/b?project=p", json={"name": "my-bucket"})
-    where = front_client.post(url, json={}).headers["location"]
-    assert front_client.put(where, headers={"Content-Range": "bytes */*"}).reason == "Resume Incomplete"
-
-
 EMPTIED = """
 import google.auth, google.auth.compute_engine
 from google.auth.transport.requests import Request
