@@ -13,7 +13,7 @@ from localvertex.jobs.resources import SCHEDULES
 from localvertex.services import locations, scheduler_log
 from localvertex.services.router import Service
 from localvertex.services.scheduler_engine import SchedulerEngine
-from localvertex.services.scheduler_jobs import ID, NEVER_RAN, changed, complete, read
+from localvertex.services.scheduler_jobs import ID, NEVER_RAN, changed, complete, read, shown
 from vertexrig.catalog import load
 from vertexrig.times import rfc3339
 
@@ -33,7 +33,7 @@ class SchedulerApi:
         methods = {
             "CreateJob": self.create,
             "ListJobs": self.list_jobs,
-            "GetJob": lambda request: self._stored(request["name"]),
+            "GetJob": lambda request: shown(self._stored(request["name"])),
             "UpdateJob": self.update,
             "DeleteJob": self.delete,
             "RunJob": self.run,
@@ -54,7 +54,7 @@ class SchedulerApi:
         return job
 
     def create(self, request: Json) -> Json:
-        """CreateJob. Its answer has the digits of userUpdateTime, and the whole second of scheduleTime (an answer of 2026-05-07)."""
+        """CreateJob."""
         parent, job = _checked(request["parent"]), read(request["job"])
         # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
@@ -65,22 +65,19 @@ class SchedulerApi:
                 f"'-' and '_', not {name[:200]!r}."
             )
         made = {**complete({**job, "name": name}), "state": "ENABLED", "status": dict(NEVER_RAN)}
-        now = self.engine.clock.now()
-        made["userUpdateTime"] = rfc3339(now, 0)
+        made["userUpdateTime"] = self._now()
         with self.store.database.transaction():
             if self.store.get(name) is not None:
                 raise ApiError(409, f"Job {name} already exists.")
             self.store.add(SCHEDULES, parent, name, made)
-        planned = self.engine.plan(made)
-        due = {"scheduleTime": f"{planned['scheduleTime'][:19]}Z"} if "scheduleTime" in planned else {}
-        return {**planned, **due, "userUpdateTime": rfc3339(now)}
+        return shown(self.engine.plan(made))
 
     def list_jobs(self, request: Json) -> Json:
         """ListJobs, by name (`gcloud scheduler jobs list` of a public note, index id 20081597105, 2021-07)."""
         limit = page_size(request, 500, 500)
         token = str(request.get("pageToken", ""))
         found, following = page(self.store, SCHEDULES, _checked(request["parent"]), "", "name", limit, token)
-        return answer("jobs", [stored.body for stored in found], following)
+        return answer("jobs", [shown(stored.body) for stored in found], following)
 
     def _changed(self, name: str, change: Callable[[Json], Json]) -> Json:
         """Replace a job by `change` of it."""
@@ -91,7 +88,7 @@ class SchedulerApi:
             body.update(made)
 
         self._stored(name)
-        return self.engine.plan(self.store.change(name, edit) or {})
+        return shown(self.engine.plan(self.store.change(name, edit) or {}))
 
     def update(self, request: Json) -> Json:
         """UpdateJob."""
@@ -115,17 +112,19 @@ class SchedulerApi:
         if job["state"] != "ENABLED":
             raise _wrong_state("ENABLED", "RunJob")
         self.engine.run_now(job["name"])
-        return self.engine.get(job["name"]) or job
+        return shown(self.engine.get(job["name"]) or job)
 
     def _set_state(self, request: Json, method: str, old: str, new: str) -> Json:
         job = self._stored(request["name"])
         if job["state"] != old:
             raise _wrong_state(old, method)
         self.engine.log(scheduler_log.audit(job, method))
-        return self._changed(job["name"], lambda job: {**job, "state": new})
+        # Whoever pauses a job has updated it (index ids 58912428894 and 58582388654, 2026-06-08).
+        return self._changed(job["name"], lambda job: {**job, "state": new, "userUpdateTime": self._now()})
 
     def _now(self) -> str:
-        return rfc3339(self.engine.clock.now(), 0)  # in whole seconds (answers of 2020 to 2026)
+        # In whole seconds until January 2026; gets have the digits, too (index ids 58582388654, 58912428894 and 71465843041).
+        return rfc3339(self.engine.clock.now())
 
 
 def _checked(parent: str) -> str:

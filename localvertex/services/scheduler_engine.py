@@ -104,7 +104,7 @@ class SchedulerEngine:
         self.changed.set()
         return self.get(job["name"]) or job
 
-    def _next(self, job: Json, after: datetime) -> None:
+    def _next(self, job: Json, after: datetime, *, fired: bool = False) -> None:
         try:
             due = parse(job["schedule"], job.get("timeZone", "")).after(after)
         except ScheduleError:
@@ -112,12 +112,13 @@ class SchedulerEngine:
             self.due.pop(job["name"], None)
             return
         # Stored first: if that fails, the old time stays due and is tried again.
-        self._note(job["name"], scheduleTime=self._shown(due))
+        # It is in whole seconds until the first execution (answers of 2026-05 and 2026-10).
+        self._note(job["name"], scheduleTime=rfc3339(self._late(due)) if fired else rfc3339(due, 0))
         self.due[job["name"]] = due
 
-    def _shown(self, due: datetime) -> str:
+    def _late(self, due: datetime) -> datetime:
         """Return a due time as the service shows it: some milliseconds later (an answer of 2026-01-26)."""
-        return rfc3339(due + timedelta(microseconds=1 + self.clock.now().microsecond % 50_000))
+        return due + timedelta(microseconds=1 + self.clock.now().microsecond % 50_000)
 
     def forget(self, name: str) -> None:
         """Stop firing a job: its next time, and the retries of an execution under way."""
@@ -130,7 +131,7 @@ class SchedulerEngine:
         if running is not None:
             running.again = True
         else:
-            self._start(name, self.clock.now())
+            self._start(name, now := self.clock.now(), now)
 
     async def _loop(self) -> None:
         while True:
@@ -159,31 +160,33 @@ class SchedulerEngine:
             self.due.pop(name, None)
             return
         # Not before now: times missed while the machine slept fire once, not once each.
-        self._next(job, max(due, now))
-        self._start(name, due)
+        self._next(job, max(due, now), fired=True)
+        self._start(name, due, min(now, self._late(due)))
 
-    def _start(self, name: str, schedule_time: datetime) -> None:
-        task = asyncio.create_task(self._execute(name, schedule_time), name=f"scheduler {name}")
+    def _start(self, name: str, due: datetime, scheduled: datetime) -> None:
+        """Start an execution; `scheduled` is when it was due as the job and the log show it, with microseconds."""
+        task = asyncio.create_task(self._execute(name, due, scheduled), name=f"scheduler {name}")
         self.executions[name] = RunningExecution(task)
 
-    async def _execute(self, name: str, schedule_time: datetime) -> None:
+    async def _execute(self, name: str, due: datetime, scheduled: datetime) -> None:
         """Run one execution: an attempt, its retries, and a duplicate if the settings ask for one."""
         try:
-            await self._attempts(name, schedule_time)
+            await self._attempts(name, due, scheduled)
         finally:
             running = self.executions.pop(name, None)
             self.changed.set()
         if running is not None and running.again and not self._paused(name):
-            self._start(name, self.clock.now())
+            self._start(name, now := self.clock.now(), now)
 
-    async def _attempts(self, name: str, schedule_time: datetime) -> None:
+    async def _attempts(self, name: str, due: datetime, scheduled: datetime) -> None:
         began, number = self.clock.now(), 0
         while (job := self.get(name)) is not None:
-            outcome = await self._attempt(job, schedule_time)
+            # The first attempt began when it was due, to the microsecond (a job and its log of 2026-08-17).
+            outcome = await self._attempt(job, due, scheduled, self.clock.now() if number else scheduled)
             if outcome.code == 0:
                 # The first request may have deleted the job.
                 if self.at_least_twice and self.store.get(name) is not None:
-                    await self._attempt(job, schedule_time)
+                    await self._attempt(job, due, scheduled, self.clock.now())
                 return
             retry, now = job.get("retryConfig", DEFAULT_RETRY), self.clock.now()
             if outcome.final or not may_retry(retry, number, (now - began).total_seconds()):
@@ -209,14 +212,14 @@ class SchedulerEngine:
             # Its own event: the loop clears the shared one.
             await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
         following = self.due.get(name)
-        self._note(name, scheduleTime=self._shown(following) if following else None)
+        self._note(name, scheduleTime=rfc3339(self._late(following)) if following else None)
 
-    async def _attempt(self, job: Json, schedule_time: datetime) -> DeliveryOutcome:
+    async def _attempt(self, job: Json, due: datetime, scheduled: datetime, began: datetime) -> DeliveryOutcome:
         """Send one request, store its time and outcome in the job, and return the outcome."""
-        self._note(job["name"], lastAttemptTime=rfc3339(self.clock.now(), None))
-        self.log(scheduler_log.attempt_started(job, rfc3339(schedule_time, None)))
+        self._note(job["name"], lastAttemptTime=rfc3339(began, None))
+        self.log(scheduler_log.attempt_started(job, rfc3339(scheduled, None)))
         try:
-            outcome = await deliver(job, _in_zone(schedule_time, job.get("timeZone", "")))
+            outcome = await deliver(job, _header_time(due))
         except Exception as error:  # an error of one job must not stop the others
             outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
         self._note(job["name"], status=outcome.status())
@@ -224,12 +227,12 @@ class SchedulerEngine:
         return outcome
 
 
-def _in_zone(moment: datetime, zone: str) -> str:
-    """Return an RFC 3339 time with the offset of a time zone, as a target gets it."""
+def _header_time(due: datetime) -> str:
+    """Return the schedule time as a target gets it: on the clock of Los Angeles, whatever the job's zone (2026-10-05; index id 71318933665)."""
     try:
-        return moment.astimezone(zone_of(zone)).isoformat().replace("+00:00", "Z")
-    except ScheduleError:  # a time zone that this machine no longer knows
-        return rfc3339(moment, None)
+        return due.astimezone(zone_of("America/Los_Angeles")).isoformat()
+    except ScheduleError:  # a machine without the tz database
+        return rfc3339(due, None)
 
 
 LONGEST = 30.0

@@ -12,7 +12,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from localvertex.http import ApiError, Json, invalid
+from localvertex.http import Json, invalid
 from localvertex.misread import error_of
 from localvertex.services.collection import replaced
 from localvertex.services.router import canonical, masked
@@ -24,7 +24,8 @@ from vertexrig.times import duration_seconds
 MESSAGE = "google.cloud.scheduler.v1.Job"
 OUTPUT_ONLY = ("userUpdateTime", "state", "status", "scheduleTime", "lastAttemptTime", "satisfiesPzs")
 NEVER_RAN = {"code": -1}
-"""Status of a job before its first attempt (an answer of 2026-05-07)."""
+"""Status of a job before its first attempt, from its creation on (answers of 2026-05 and 2026-10; those of 2019 to 2025 have neither
+status nor scheduleTime until some seconds later)."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,500}")
 BODY_LIMIT = 1024 * 1024
 HEADERS_LIMIT = 80 * 1024
@@ -65,9 +66,8 @@ def complete(job: Json) -> Json:
     """
     try:
         parse(job.get("schedule", ""), job.get("timeZone", ""))
-    except ScheduleError as error:  # google-cloud-go issue 1352, terraform issue 31571
-        why = {"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": f"{error}."}
-        raise ApiError(400, "Schedule or time zone is invalid.", details=[why]) from None
+    except ScheduleError:  # answers of 2026-10 (index id 71476445825); until 2020 "Schedule or time zone is invalid."
+        raise invalid("The provided schedule or timezone are invalid.") from None
     if len(job.get("description", "")) > TEXT_LIMIT:
         raise invalid(f"Job description has more than {TEXT_LIMIT} characters.")
     kind = target_of(job)
@@ -91,6 +91,11 @@ def complete(job: Json) -> Json:
         kind: made(job[kind]),
         **({"retryConfig": retry} if retry is not None else {}),
     }
+
+
+def shown(job: Json) -> Json:
+    """Return a job with its fields in the order of their numbers, as answers have them (2024 to 2026; index id 71465843041)."""
+    return canonical(MESSAGE, job)
 
 
 def target_of(job: Json) -> str:
@@ -165,8 +170,9 @@ def _http(target: Json) -> Json:
     kept = {key: value for key, value in target.items() if key not in TOKENS}
     # The service shows the one that it sends, in place of the client's (gcloud's answers of 2025 and 2026).
     headers = {key: text for key, text in target.get("headers", {}).items() if key.lower() != "user-agent"}
+    # So it does with a body's type (gcloud's answers of 2026-04 and 2026-07, index ids 58996648988 and 58582388654).
     if target.get("body") and not any(key.lower() == "content-type" for key in headers):
-        headers["Content-Type"] = "application/octet-stream"  # shown, too (a job of Terraform's, 2026-04-20)
+        headers["Content-Type"] = "application/octet-stream"
     return {**kept, "httpMethod": method, "headers": {**headers, "User-Agent": USER_AGENT}, **tokens}
 
 

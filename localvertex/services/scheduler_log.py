@@ -28,7 +28,9 @@ _TYPE = "type.googleapis.com/google.cloud.scheduler.logging."
 
 def attempt_started(job: Json, schedule_time: str) -> Json:
     """Return the entry of an attempt that begins."""
-    return _attempt(job, "AttemptStarted", "INFO", scheduledTime=schedule_time)
+    whole, _, fraction = schedule_time.removesuffix("Z").partition(".")
+    digits = fraction.rstrip("0")  # 19:00:53.95875Z
+    return _attempt(job, "AttemptStarted", "INFO", scheduledTime=f"{whole}{'.' * bool(digits)}{digits}Z")
 
 
 def attempt_finished(job: Json, outcome: DeliveryOutcome) -> Json:

@@ -107,7 +107,7 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
         url=url,
         check=False,
     )
-    assert wrong.returncode == 1 and "Schedule or time zone is invalid" in wrong.stderr
+    assert wrong.returncode == 1 and "The provided schedule or timezone are invalid." in wrong.stderr
 
 
 def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
@@ -131,11 +131,12 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     made: Any = client.create_job(parent=parent, job=job)
     assert made.state == scheduler_v1.Job.State.ENABLED and made.http_target.body == b"\x00\xffraw"
     kept: Any = client.get_job(name=name)
-    assert kept.user_update_time == made.user_update_time.replace(microsecond=0) and made.user_update_time.microsecond
-    assert made.schedule_time.microsecond == 0 and 0 < kept.schedule_time.microsecond <= 50_000
+    assert kept.user_update_time == made.user_update_time and made.user_update_time.microsecond
+    assert kept.schedule_time == made.schedule_time and made.schedule_time.microsecond == 0 and made.status.code == -1
+    assert made.http_target.headers["Content-Type"] == "application/octet-stream"
     with pytest.raises(Conflict):
         client.create_job(parent=parent, job=job)
-    with pytest.raises(BadRequest, match="Schedule or time zone is invalid"):
+    with pytest.raises(BadRequest, match="The provided schedule or timezone are invalid."):
         client.create_job(
             parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
         )
@@ -145,7 +146,8 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     changed = scheduler_v1.Job(name=name, description="new")
     client.update_job(job=changed, update_mask=field_mask_pb2.FieldMask(paths=["description"]))
     assert client.get_job(name=name).description == "new" and client.get_job(name=name).schedule == "0 0 1 1 *"
-    assert client.pause_job(name=name).state == scheduler_v1.Job.State.PAUSED
+    paused = client.pause_job(name=name)
+    assert paused.state == scheduler_v1.Job.State.PAUSED and paused.user_update_time > made.user_update_time
     with pytest.raises(BadRequest, match="must be ENABLED"):
         client.pause_job(name=name)
     client.resume_job(name=name)

@@ -165,7 +165,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http=http))
         await calm()
-        assert not target.seen and engine.store.get(NAME).body["scheduleTime"] == "2026-11-20T12:01:00.000001Z"  # type: ignore[union-attr]
+        assert not target.seen and engine.store.get(NAME).body["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
         clock.advance(30)
         await until(lambda: attempts)
 
@@ -173,7 +173,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     (method, headers, body), *rest = target.seen
     assert not rest and method == "POST" and body == b'{"run": "sweep"}'
     assert headers["x-cloudscheduler"] == "true" and headers["x-cloudscheduler-jobname"] == "tick"
-    assert headers["x-cloudscheduler-scheduletime"] == "2026-11-20T12:01:00Z"
+    assert headers["x-cloudscheduler-scheduletime"] == "2026-11-20T04:01:00-08:00"
     assert headers["user-agent"] == "Google-Cloud-Scheduler" and headers["content-type"] == "application/json"
     assert headers["x-mine"] == "1" and headers["accept"] == "text/plain"
     token = headers["authorization"].removeprefix("Bearer ")
@@ -242,13 +242,13 @@ def test_a_failed_attempt_says_how_it_failed(target: Target, http: int, code: in
     assert payload["status"] == status and outcome.status() == {"code": code}
 
 
-def test_the_schedule_time_has_the_offset_of_the_jobs_zone(
+def test_the_schedule_time_is_on_the_clock_of_los_angeles(
     tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
 ) -> None:
-    """A target gets the schedule time on the clock of the job's time zone, and only the headers that the service sends."""
+    """A target gets the schedule time on one clock, whatever the job's time zone, and only the headers that the service sends."""
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
-        add(engine, job(target, timeZone="America/Los_Angeles"))
+        add(engine, job(target, timeZone="Asia/Tokyo"))
         clock.advance(30)
         await until(lambda: attempts)
 
@@ -258,6 +258,24 @@ def test_the_schedule_time_has_the_offset_of_the_jobs_zone(
     own = {f"x-cloudscheduler{part}" for part in ("", "-jobname", "-scheduletime")}
     assert headers.keys() == {"host", "accept-encoding", "content-length", "user-agent", *own}
     assert headers["accept-encoding"] == "gzip, deflate, br"
+
+
+def test_a_job_shows_the_microsecond_that_its_log_says(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
+    """The log's scheduledTime has microseconds without trailing zeros, and is the job's lastAttemptTime."""
+    entries: list[dict[str, Any]] = []
+
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
+        add(engine, job(target))
+        clock.advance(30.01752)
+        await until(lambda: len(entries) == 2)
+
+    store = drive(tmp_path, scenario, log=entries.append)
+    assert entries[0]["jsonPayload"]["scheduledTime"] == "2026-11-20T12:01:00.01752Z"
+    shown = store.get(NAME).body  # type: ignore[union-attr]
+    assert shown["lastAttemptTime"] == "2026-11-20T12:01:00.017520Z"
+    assert shown["scheduleTime"] == "2026-11-20T12:02:00.017521Z"
 
 
 def test_retries_back_off_and_keep_their_schedule_time(
@@ -284,7 +302,7 @@ def test_retries_back_off_and_keep_their_schedule_time(
 
     drive(tmp_path, scenario)
     assert [one.code for one in attempts] == [14, 13, 0]
-    assert {headers["x-cloudscheduler-scheduletime"] for _, headers, _ in target.seen} == {"2026-11-20T13:00:00Z"}
+    assert {headers["x-cloudscheduler-scheduletime"] for _, headers, _ in target.seen} == {"2026-11-20T05:00:00-08:00"}
 
 
 def test_retries_end_at_their_count(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:

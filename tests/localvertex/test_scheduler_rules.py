@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localvertex.http import ApiError
 from localvertex.services.scheduler_delivery import refusal
 from localvertex.services.scheduler_engine import backoff, may_retry
-from localvertex.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read
+from localvertex.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read, shown
 from vertexrig.cloud.cron import ScheduleError, parse
 
 UTC = timezone.utc
@@ -110,9 +110,9 @@ def test_retry_limits(count: int, limit: int, number: int, elapsed: float, expec
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"schedule": ""}, "Schedule or time zone is invalid."),
+        ({"schedule": ""}, "The provided schedule or timezone are invalid."),
         ({"httpTarget": None}, "must have a target"),
-        ({"schedule": ",".join(["1"] * 300) + " * * * *"}, "Schedule or time zone is invalid."),
+        ({"schedule": ",".join(["1"] * 300) + " * * * *"}, "The provided schedule or timezone are invalid."),
         ({"pubsubTarget": {"topicName": "t"}}, "oneof field 'target' is already set. Cannot set 'pubsubTarget'"),
         ({"httpTarget": None, "pubsubTarget": {"topicName": "t", "data": "eA=="}}, "/projects/<PROJECT_ID>/"),
         ({"httpTarget": None, "pubsubTarget": {"topicName": "projects/p/topics/t"}}, "at least one attribute"),
@@ -256,6 +256,19 @@ def test_a_job_has_one_kind_of_token(mask: str) -> None:
     assert new["httpTarget"]["oauthToken"] == {**email, **scope} and "oidcToken" not in new["httpTarget"]
     assert complete(read(new)) == new
     assert changed(old, {}, mask)["httpTarget"]["oidcToken"] == old["httpTarget"]["oidcToken"]
+
+
+def test_the_fields_of_an_answer_are_in_the_order_of_their_numbers() -> None:
+    """A job is answered with target, times and state before its retries and its schedule, and with its retries in their order."""
+    made = complete(read({**JOB, "retryConfig": {"retryCount": 2}}))
+    times = {"scheduleTime": "2026-11-20T12:00:00.812345Z", "userUpdateTime": "2026-11-20T11:00:00.123456Z"}
+    job = shown({**made, "status": {}, **times, "state": "ENABLED", "name": "n"})
+    assert list(job) == [
+        *("name", "httpTarget", "userUpdateTime", "state", "status", "scheduleTime"),
+        *("retryConfig", "schedule", "timeZone", "attemptDeadline"),
+    ]
+    assert next(iter(job["retryConfig"])) == "retryCount" and job["status"] == {}
+    assert {key: job[key] for key in times} == times
 
 
 @pytest.mark.parametrize(
