@@ -59,7 +59,11 @@ NOTES: dict[str, str] = {
 LOGGING: tuple[Coverage, ...] = (
     Coverage("entries.copy", "not served"),
     Coverage("sinks, buckets, views, metrics", "not served"),
-    Coverage("names of a job's logs and labels", "approximated", "logName is projects/P/logs/TASK."),
+    Coverage(
+        "names of a job's logs and labels",
+        "approximated",
+        "Machines' names and numbers are made up; a trial's entries lack the labels of a trial.",
+    ),
 )
 SCHEDULER: tuple[Coverage, ...] = (
     Coverage("projects.locations.list", "served", "The regions of the catalog; also of Vertex AI."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,8 @@ from urllib.parse import quote, unquote
 
 from localvertex.filters import Node
 from localvertex.http import ApiError, Json
+from localvertex.jobs import resources
+from localvertex.runner import servicelog
 from localvertex.runner.lines import SERVICE, Line, named_severity
 from localvertex.services.logging_query import bounds, matching
 from localvertex.services.router import canonical
@@ -51,6 +54,22 @@ def _payload(line: Line, text: str) -> Json:
         return _structured(line.payload)
     level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
     return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
+
+
+def _labels(job: str, task: str, text: str, *, trial: bool) -> Json:
+    """Return the labels of an entry of a job (cortex-data-foundation issue 42, 2023-11); a trial's own are not known."""
+    if task == SERVICE:
+        state = {"ml.googleapis.com/job_state": "QUEUED"} if text == servicelog.BEFORE[0] else {}
+        return {"ml.googleapis.com/endpoint": "", **state}
+    token = hashlib.sha256(f"{job}/{task}".encode()).hexdigest()
+    labels = {
+        "compute.googleapis.com/resource_id": str(10**18 + int(token[:14], 16)),
+        "compute.googleapis.com/resource_name": f"gke-cml-{token[:6]}-{token[6:14]}-{token[14:18]}",
+        "compute.googleapis.com/zone": f"{resources.location_of(job)}-a",
+        "ml.googleapis.com/job_id/log_area": "root",
+        "ml.googleapis.com/tpu_worker_id": "",
+    }
+    return labels if trial else {**labels, "ml.googleapis.com/trial_id": "", "ml.googleapis.com/trial_type": ""}
 
 
 def _structured(payload: Json) -> Json:
@@ -122,28 +141,30 @@ class LogStore:
 
     def write(self, job: str, lines: Iterable[Line]) -> None:
         """Store lines of the job of this resource name, in one transaction: much faster than one by one; none of our own."""
-        job_id, study_id = (name.rpartition("/")[2] for name in (job, self.study_of(job)))
+        study_id = self.study_of(job).rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
                 if line.ours:
                     continue
-                body = self._body(job_id, line)
+                body = self._body(job, line, trial=bool(study_id))
                 # Not in whole microseconds: the times of the service's entries have nanoseconds (recordings of 2025).
                 self._insert(body, body.pop("timestamp", int(line.time) * 10**9 + round(line.time % 1 * 1e9)), study_id)
 
-    def _body(self, job_id: str, line: Line) -> Json:
+    def _body(self, job: str, line: Line, *, trial: bool) -> Json:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
         text = line.text.encode("utf-8", errors="replace").decode()
+        job_id, payload = job.rpartition("/")[2], _payload(line, text)
+        # The service's own lines are in a log of the job (cortex-data-foundation issue 42, 2023-11; index id 13085934863).
+        log = f"ml.googleapis.com/{job_id}" if line.task == SERVICE else line.task
         return {
-            "logName": f"projects/{self.project}/logs/{quote(line.task, safe='')}",
+            "logName": f"projects/{self.project}/logs/{quote(log, safe='')}",
             "resource": {
                 "type": "ml_job",
                 "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
             },
             **({"severity": line.severity} if line.severity != "DEFAULT" else {}),  # the 0 of the enum is not shown
-            # Of the service's own lines alone; what it says there is not known (index id 71208815197).
-            **({"labels": {"ml.googleapis.com/endpoint": ""}} if line.task == SERVICE else {}),
-            **_payload(line, text),
+            **payload,
+            "labels": {**_labels(job, line.task, text, trial=trial), **payload.get("labels", {})},
         }
 
     def _insert(self, body: Json, timestamp: int | None, study_id: str = "", *, shortest: bool = False) -> None:

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from localvertex.http import ApiError, mount
+from localvertex.runner import servicelog
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE, Line, Splitter
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi
@@ -442,12 +443,43 @@ def test_a_line_s_time_is_in_nanoseconds(tmp_path: Path) -> None:
     """The entries of a job's lines have the time of the line, not cut to microseconds."""
     store = LogStore(tmp_path)
     moments = [START.timestamp() + part for part in (0.25, 0.25 + 2**-20, 0.25 + 2**-19)]
-    store.write("customJobs/1", [Line(moment, "t", "INFO", "x") for moment in moments])
+    store.write("projects/1/locations/l/customJobs/1", [Line(moment, "t", "INFO", "x") for moment in moments])
     assert [entry["timestamp"][-11:] for entry in store.query(parse(""))[0]] == [
         ".250000000Z",
         ".250000954Z",
         ".250001907Z",
     ]
+
+
+def test_the_log_and_the_labels_of_a_line(tmp_path: Path) -> None:
+    """The service's lines are in a log of the job, the first with the job's state; a replica's are in its own, and name its machine."""
+    store = LogStore(tmp_path, study_of=lambda name: "9" if name.endswith("/2") else "")
+    for text in (*servicelog.BEFORE[:2], "out"):
+        append(store, "1", "workerpool0-0" if text == "out" else "service", "INFO", text)
+    append(store, "1", "workerpool0-1", "INFO", {"message": "x", "logging.googleapis.com/labels": {"own": "yes"}})
+    append(store, "2", "workerpool0-0", "INFO", "of a trial")
+    first, second, line, own = sorted(stored(store), key=lambda entry: entry["insertId"])
+    assert first["logName"] == second["logName"] == "projects/local-project/logs/ml.googleapis.com%2F1"
+    assert first["labels"] == {"ml.googleapis.com/endpoint": "", "ml.googleapis.com/job_state": "QUEUED"}
+    assert second["labels"] == {"ml.googleapis.com/endpoint": ""}
+    assert line["logName"] == "projects/local-project/logs/workerpool0-0"
+    machine = {key: text for key, text in line["labels"].items() if key.startswith("compute.googleapis.com/resource_")}
+    assert re.fullmatch(r"[0-9]{19}", machine["compute.googleapis.com/resource_id"])
+    assert machine["compute.googleapis.com/resource_name"].startswith("gke-cml-") and len(machine) == 2
+    assert {key: text for key, text in line["labels"].items() if key not in machine} == {
+        "compute.googleapis.com/zone": "l-a",
+        "ml.googleapis.com/job_id/log_area": "root",
+        "ml.googleapis.com/tpu_worker_id": "",
+        "ml.googleapis.com/trial_id": "",
+        "ml.googleapis.com/trial_type": "",
+    }
+    assert own["labels"]["own"] == "yes" and own["labels"].keys() - {"own"} == line["labels"].keys()
+    assert own["labels"]["compute.googleapis.com/resource_id"] != machine["compute.googleapis.com/resource_id"]
+    (trial,) = stored(store, "2")
+    assert line["labels"].keys() - trial["labels"].keys() == {
+        "ml.googleapis.com/trial_id",
+        "ml.googleapis.com/trial_type",
+    }
 
 
 def stored(store: LogStore, job: str = "1") -> list[dict[str, Any]]:
@@ -511,7 +543,7 @@ def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> No
     assert first["jsonPayload"] == {"message": "hi", "k": "v", f"{prefix}spanId": 7, f"{prefix}operation": "no message"}
     assert first["timestamp"] == times.rfc3339_ns(times.nanoseconds_of(when)) and first["severity"] == "WARNING"
     own = [first[key] for key in ("labels", "trace", "traceSampled", "httpRequest")]
-    assert own == [{"a": "b"}, "t", True, {"requestMethod": "GET"}]
+    assert own[0]["a"] == "b" and own[1:] == ["t", True, {"requestMethod": "GET"}]
     assert second["jsonPayload"] == {"severity": "loud", "message": "ho"} and second["severity"] == "INFO"
     assert second["timestamp"].endswith(".000000005Z") and third["jsonPayload"] == late
 
@@ -533,7 +565,7 @@ def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
     store = LogStore(tmp_path)
     lines = ['{"loss": NaN}', '{"loss": 1e999}', '{"text": "\\ud800"}', '{"loss": 1}']
     output = "".join(f"{line}\n" for line in lines).encode()
-    store.write("customJobs/1", Splitter("t", "stdout", OF_PACKAGE).feed(output))
+    store.write("projects/1/locations/l/customJobs/1", Splitter("t", "stdout", OF_PACKAGE).feed(output))
     answer = json.loads(bytes(JSONResponse({"entries": stored(store)}).body))["entries"]
     assert [one["jsonPayload"].get("message", one["jsonPayload"]) for one in answer] == [*lines[:3], {"loss": 1}]
 
@@ -578,7 +610,7 @@ from localvertex.services.log_store import LogStore
 from localvertex.runner.lines import Line
 store = LogStore(Path(sys.argv[1]))
 for number in range(10**9):
-    store.write("customJobs/1", [Line(time.time(), "t", "INFO", str(number))])
+    store.write("projects/1/locations/l/customJobs/1", [Line(time.time(), "t", "INFO", str(number))])
     print(number, flush=True)
 """
 
