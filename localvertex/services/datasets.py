@@ -101,11 +101,13 @@ class Datasets:
         """Return the fields of a dataset as the service adds to them; its source is read when a pipeline trains on it."""
         if "parent" not in request:  # an update
             return fields
-        bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
-        self.make_bucket(bucket)
         schema = _SCHEMA.search(str(fields["metadataSchemaUri"]))
         kind, label = (schema[1], _LABELS.get(schema[1])) if schema else ("", None)
-        metadata = {"gcsBucket": bucket, **(fields.get("metadata") or {})}
+        metadata = fields.get("metadata") or {}
+        if kind != "tabular":  # a table stays where it is (training-data-analyst, lab_exercise.ipynb, 2021-12-07)
+            bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
+            self.make_bucket(bucket)
+            metadata = {"gcsBucket": bucket, **metadata}
         if kind in _ITEMS:
             metadata = {"dataItemSchemaUri": f"{_SCHEMAS}/dataitem/{kind}_1.0.0.yaml", **metadata}
         filled = {**fields, "metadata": metadata}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from localvertex.http import ApiError, Json, invalid, not_found
@@ -103,7 +103,7 @@ class Models:
                 raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
             name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
             # The first version is the default one, whatever aliases it has.
-            body = _version(name, "1", {*aliases, "default"}, fields, created)
+            body = _version(name, "1", [*aliases, *({"default"} - {*aliases})], fields, created)
             with self.store.database.transaction():
                 if self.store.get(name) is not None:
                     raise exists(name)
@@ -121,7 +121,7 @@ class Models:
             # Not the number of versions: one that was deleted does not come again.
             number = str(hidden["last"] + 1)
             shared: Json = {key: body[key] for key in ("description",) if key in body}
-            made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}, created))
+            made.update(_version(name, number, [], {**shared, **fields, "createTime": body["createTime"]}, created))
             versions[number] = made
             # After the version is there: an alias that another one has moves to it.
             _give(versions, number, aliases)
@@ -187,7 +187,7 @@ class Models:
             del versions[own["versionId"]]
             self._forget_evaluations(f"{own['name']}@{own['versionId']}/")
             if "default" in own["versionAliases"]:
-                _give(versions, max(versions, key=int), {"default"})
+                _give(versions, max(versions, key=int), ["default"])
 
         self._change(name, edit)
         return Done(location_of(name), "DeleteOperationMetadata")
@@ -201,7 +201,7 @@ class Models:
 
         def edit(own: Json, versions: dict[str, Json]) -> None:
             _give(versions, own["versionId"], added)
-            own["versionAliases"] = sorted(set(own["versionAliases"]) - removed)
+            own["versionAliases"] = [one for one in own["versionAliases"] if one not in removed]
             own.update(etag=resources.etag(), versionUpdateTime=resources.now())
 
         return self._change(str(request["name"]), edit)
@@ -276,7 +276,7 @@ def _by_model(text: str) -> Any:
     return lambda body: fits({**body, "model": resources.last_part(body["name"])})
 
 
-def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any], created: str) -> Json:
+def _version(name: str, number: str, aliases: Sequence[str], fields: Mapping[str, Any], created: str) -> Json:
     time = created or resources.now()
     own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
     updated = resources.now(time)
@@ -288,15 +288,16 @@ def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any
     contents = {"exportableContents": exported} if own.get("artifactUri") else {}
     formats = {"supportedExportFormats": [{"id": "custom-trained", **contents}]}
     schemata: Json = {"predictSchemata": {}} if own.get("containerSpec") else {}
-    fixed = {**_CUSTOM, **formats, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}
+    fixed = {**_CUSTOM, **formats, "etag": resources.etag(), "versionId": number, "versionAliases": [*aliases]}
     return {**schemata, **times, **fixed, "name": name}
 
 
-def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
-    """Move aliases to a version."""
+def _give(versions: dict[str, Json], number: str, aliases: Sequence[str]) -> None:
+    """Move aliases to a version, after those that it has."""
     for key, one in versions.items():
-        own = set(one["versionAliases"])
-        one["versionAliases"] = sorted(own | aliases if key == number else own - aliases)
+        kept = [alias for alias in one["versionAliases"] if key == number or alias not in aliases]
+        new = [alias for alias in aliases if alias not in kept] if key == number else []
+        one["versionAliases"] = kept + new
 
 
 def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
@@ -314,9 +315,10 @@ def _found(versions: Mapping[str, Json], wanted: str, name: str) -> Json:
     return own
 
 
-def _aliases(given: Any) -> set[str]:
-    found = {str(one) for one in given}
-    for alias in sorted(found):
+def _aliases(given: Any) -> list[str]:
+    """Return aliases in their order, each once."""
+    found = [*dict.fromkeys(map(str, given))]
+    for alias in found:
         if not _ALIAS.fullmatch(alias):
             raise ApiError(400, f"Invalid version alias {alias[:150]!r}: it must match {_ALIAS.pattern}.")
     return found

@@ -557,3 +557,32 @@ def test_a_schema_has_a_title(services: Services, schema: str, fine: bool) -> No
         return
     with pytest.raises(ApiError, match="must include a schema title"):
         services("CreateMetadataSchema", parent=STORE, metadataSchema=sent)
+
+
+def test_aliases_stay_in_their_order(services: Services) -> None:
+    """A version has its aliases in the order in which they were given, and default after them."""
+    name = upload(services, versionAliases=["two", "one", "two"])
+    assert services("GetModel", name=name)["versionAliases"] == ["two", "one", "default"]
+    services("MergeVersionAliases", name=f"{name}@1", versionAliases=["zero", "a-b", "-one"])
+    assert services("GetModel", name=name)["versionAliases"] == ["two", "default", "zero", "a-b"]
+
+
+def test_a_tabular_dataset_has_no_bucket(services: Services) -> None:
+    """A table stays where it is, and items of other datasets have a bucket of the service's."""
+    schema = "gs://google-cloud-aiplatform/schema/dataset/metadata/{}_1.0.0.yaml"
+    table, images = (
+        services(
+            "GetDataset",
+            name=services(
+                "CreateDataset",
+                parent=PARENT,
+                dataset={
+                    "displayName": kind,
+                    "metadataSchemaUri": schema.format(kind),
+                    "metadata": {"inputConfig": {}},
+                },
+            ).above,
+        )
+        for kind in ("tabular", "image")
+    )
+    assert table["metadata"] == {"inputConfig": {}} and images["metadata"]["gcsBucket"].startswith("cloud-ai-platform-")

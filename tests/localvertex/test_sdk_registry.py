@@ -153,6 +153,7 @@ def test_training_makes_versions(sdk: Any) -> None:
     registry.add_version_aliases(["default"], "newer")
     assert sdk.Model(first.resource_name).version_id == "2"
     first.update(display_name="renamed", labels={"a": "b"})
+    assert [one.display_name for one in sdk.Model.list(filter='labels.a="b"')] == ["renamed"]
     registry.delete_version("1")
     uploaded = sdk.Model.upload(
         display_name="renamed",
@@ -160,8 +161,8 @@ def test_training_makes_versions(sdk: Any) -> None:
         serving_container_image_uri=IMAGE,
         parent_model=first.resource_name,
     )
-    assert uploaded.version_id == "3"
-    assert [one.display_name for one in sdk.Model.list(filter='labels.a="b"')] == ["renamed"]
+    # The new version is the default one, and has no labels.
+    assert uploaded.version_id == "3" and sdk.Model.list(filter='labels.a="b"') == []
     first.delete()
     assert sdk.Model.list() == []
 
