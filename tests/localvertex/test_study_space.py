@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import cProfile
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.tools import calls
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks.model import Context
@@ -144,13 +142,6 @@ def test_one_id_may_stand_under_conditions_that_exclude_each_other() -> None:
             Space([{**parent, "conditionalParameterSpecs": wrong}])
     with pytest.raises(ConfigError, match="'lr' can be active twice"):
         Space([LR, LR])
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions `work` calls."""
-    profile = cProfile.Profile()
-    profile.runcall(work)
-    return sum(entry.callcount for entry in profile.getstats())
 
 
 @pytest.mark.parametrize("same", [False, True])
