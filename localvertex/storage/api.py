@@ -48,6 +48,7 @@ from localvertex.storage.resources import (
     no_acl,
     object_resource,
     predefined,
+    self_base,
     whole,
     writable,
 )
@@ -236,7 +237,7 @@ class StorageApi:
         return JSONResponse(self._notification(request, values["bucket"], made))
 
     def _notification(self, request: Request, bucket: str, own: Json) -> Json:
-        link = f"{base(request)}/storage/v1/b/{bucket}/notificationConfigs/{own['id']}"
+        link = f"{self_base(base(request))}/storage/v1/b/{bucket}/notificationConfigs/{own['id']}"
         shown = {key: own[key] for key in ("id", "topic", "custom_attributes", "etag", "event_types") if own.get(key)}
         shown |= {key: own[key] for key in ("object_name_prefix", "payload_format") if own.get(key)}
         return {"kind": "storage#notification", "selfLink": link, **shown}

@@ -334,6 +334,19 @@ _BUCKET_ORDER = (
 """Of a bucket's fields; others follow (cloud-custodian's recordings of 2026)."""
 
 
+_HOSTS = ("https://storage.googleapis.com", "https://www.googleapis.com")
+
+
+def self_base(base: str) -> str:
+    """Return how the link of a resource to itself begins, whichever of Google's hosts is asked (answers of 2023 and 2024)."""
+    return _HOSTS[1] if base in _HOSTS else base
+
+
+def media_base(base: str) -> str:
+    """Return how the link to an object's bytes begins."""
+    return _HOSTS[0] if base in _HOSTS else base
+
+
 def _ordered(found: Json, order: Sequence[str]) -> Json:
     return {key: found[key] for key in order if key in found} | found
 
@@ -344,9 +357,9 @@ def object_resource(o: Object, base: str) -> Json:
     resource: Json = {
         "kind": "storage#object",
         "id": f"{o.bucket}/{o.name}/{o.generation}",
-        "selfLink": f"{base}/storage/v1{path}",
+        "selfLink": f"{self_base(base)}/storage/v1{path}",
         # gcloud and the client libraries download from this address.
-        "mediaLink": f"{base}/download/storage/v1{path}?generation={o.generation}&alt=media",
+        "mediaLink": f"{media_base(base)}/download/storage/v1{path}?generation={o.generation}&alt=media",
         "name": o.name,
         "bucket": o.bucket,
         "generation": str(o.generation),
@@ -383,7 +396,7 @@ def acl(meta: Json, field: str, where: Json, base: str = "", *, tag: str) -> lis
     for one in meta.get(field, PROJECT_PRIVATE):
         links: Json = {}
         if where:  # an entry for new objects has none
-            path = f"{base}/storage/v1/b/{where['bucket']}"
+            path = f"{self_base(base)}/storage/v1/b/{where['bucket']}"
             if "object" in where:
                 path += f"/o/{quote(where['object'], safe='')}"
             links = {
@@ -557,7 +570,7 @@ def bucket_resource(bucket: Bucket, base: str, lists: Json | None = None) -> Jso
     shown = {
         "kind": "storage#bucket",
         "id": bucket.name,
-        "selfLink": f"{base}/storage/v1/b/{bucket.name}",
+        "selfLink": f"{self_base(base)}/storage/v1/b/{bucket.name}",
         "name": bucket.name,
         "projectNumber": PROJECT_NUMBER,
         "metageneration": str(bucket.metageneration),

@@ -40,7 +40,12 @@ def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -
     sent = front_client.post(
         "https://www.googleapis.com/upload/storage/v1/b/named/o?uploadType=media&name=a/b", data=b"0123456789"
     )
-    assert sent.json()["selfLink"].startswith("https://www.googleapis.com/storage/v1/b/named/o/")
+    for host in ("storage", "www"):  # whichever is asked, the links have the same hosts
+        found = front_client.get(f"https://{host}.googleapis.com/storage/v1/b/named/o/a%2Fb").json()
+        assert found == sent.json() and found["selfLink"] == "https://www.googleapis.com/storage/v1/b/named/o/a%2Fb"
+        assert found["mediaLink"].startswith("https://storage.googleapis.com/download/storage/v1/b/named/o/a%2Fb?")
+    bucket = front_client.get("https://storage.googleapis.com/storage/v1/b/named").json()
+    assert bucket["selfLink"] == "https://www.googleapis.com/storage/v1/b/named"
     assert (
         front_client.get("https://storage.googleapis.com/named/a/b", headers={"Range": "bytes=2-4"}).content == b"234"
     )
