@@ -86,7 +86,7 @@ def complete(job: Json) -> Json:
     retry = _retry(job.get("retryConfig", {})) if kind == "httpTarget" or "retryConfig" in job else None
     return {
         **job,
-        "timeZone": job.get("timeZone") or "Etc/UTC",
+        "timeZone": job.get("timeZone") or "UTC",  # Etc/UTC is the default of gcloud (an answer of 2021-08-27)
         **({} if deadline == "0s" else {"attemptDeadline": deadline}),
         kind: made(job[kind]),
         **({"retryConfig": retry} if retry is not None else {}),

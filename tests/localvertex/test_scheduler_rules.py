@@ -191,9 +191,7 @@ def test_defaults_and_numbers_for_enums() -> None:
     job = complete(
         read({**JOB, "httpTarget": {"uri": "http://x/", "httpMethod": 4, "oidcToken": {"serviceAccountEmail": "a@b"}}})
     )
-    assert (
-        job["httpTarget"]["httpMethod"] == "PUT" and job["attemptDeadline"] == "180s" and job["timeZone"] == "Etc/UTC"
-    )
+    assert job["httpTarget"]["httpMethod"] == "PUT" and job["attemptDeadline"] == "180s" and job["timeZone"] == "UTC"
     assert job["retryConfig"] == DEFAULT_RETRY and job["httpTarget"]["oidcToken"]["audience"] == "http://x/"
 
 
