@@ -15,7 +15,7 @@ from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
 from localvertex.runner import policy
 from localvertex.runner.environment import local_path
-from vertexrig.spec.states import ENDED, FAILED, PENDING, QUEUED, SUCCEEDED, of_pipeline
+from vertexrig.spec.states import ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
 # The end of the address of a schema in Google's bucket; the SDK names it whole.
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
@@ -150,6 +150,8 @@ class Pipelines:
         with self.store.database.transaction():
             if state not in (QUEUED, PENDING):
                 self.store.change(pipeline, lambda own, _: own.update(trainingTaskMetadata={"backingCustomJob": name}))
+            elif (own := self.store.get(pipeline)) and "inputDataConfig" in own.body:
+                state = RUNNING  # with a data set a pipeline runs before its job does (output of the SDK, 2022-12)
             lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
 
     def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:

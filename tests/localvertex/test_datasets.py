@@ -95,13 +95,19 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
 
 
-def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path) -> None:
-    """While it waits for machines it has no trainingTaskMetadata; from its start on that has the custom job."""
+@pytest.mark.parametrize("waits", ["PENDING", "RUNNING"])
+def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path, waits: str) -> None:
+    """While it waits for machines it has no trainingTaskMetadata, and with a data set it runs; then that has the custom job."""
     with_trainer(tmp_path)
+    (tmp_path / "gs/data").mkdir()
+    (tmp_path / "gs/data/all.csv").write_text("number\n1\n2\n3\n")
     settings = Settings(tmp_path, run=RunOptions(grace=0.5, slow_start=1.5))
     body = {"displayName": "p", "trainingTaskDefinition": TASK, "trainingTaskInputs": job(pool("print('trained')"))}
     with server.running(settings) as waiting:
         api = Api(waiting.url)
+        if waits == "RUNNING":
+            to = {"gcsDestination": {"outputUriPrefix": "gs://data/exported"}}
+            body["inputDataConfig"] = {**to, "datasetId": made(api)}
         now = api.call("POST", "trainingPipelines", json=body).json()
         seen = set()
         while "endTime" not in now:
@@ -109,7 +115,7 @@ def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path) -> None:
             seen.add((now["state"].removeprefix("PIPELINE_STATE_"), "trainingTaskMetadata" in now))
             time.sleep(0.05)
         assert api.get(now["trainingTaskMetadata"]["backingCustomJob"])["state"] == "JOB_STATE_SUCCEEDED"
-    assert ("PENDING", False) in seen and ("SUCCEEDED", True) in seen and ("PENDING", True) not in seen
+    assert (waits, False) in seen and ("SUCCEEDED", True) in seen and ("PENDING", True) not in seen
 
 
 def test_the_inputs_of_a_pipeline_come_in_the_apis_names(api: Api) -> None:
