@@ -29,6 +29,7 @@ NOTES: dict[str, str] = {
     "CheckTrialEarlyStoppingState": "The documented rules; Google's formulas are not public.",
     "ListOptimalTrials": "Safety metrics count as in tuning jobs.",
     "CreateDataset": "A resource; pipelines read tabular datasets whose source is in Cloud Storage.",
+    "ImportData": "The request is checked; no file is read, and the dataset gets no items.",
     "UploadModel": "A resource; nothing is deployed or served.",
     "UpdateModel": "Of the fields that describe a model.",
     "CreatePersistentResource": "Kept; a job that names it starts at once, and no machine is held.",

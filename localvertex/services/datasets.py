@@ -21,7 +21,7 @@ from localvertex.jobs.validation import found_errors
 from localvertex.runner.environment import local_path, object_file
 from localvertex.services.collection import Collection, Kind
 from localvertex.services.metadata import MetadataStores
-from localvertex.services.router import PACKAGE, Done, Method, precondition
+from localvertex.services.router import PACKAGE, Done, Method, location_of, precondition
 from vertexrig import times
 from vertexrig.errors import VertexrigError
 
@@ -29,9 +29,9 @@ SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"
 _SCHEMAS = "gs://google-cloud-aiplatform/schema/dataset"
 _SCHEMA = re.compile(rf"{_SCHEMAS}/metadata/([a-z_]+?)_[0-9.]+\.yaml")
-_LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT"}
-"""The label of a dataset, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4 and UJ6)."""
-_ITEMS = ("image", "text")
+_LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT", "video": "VIDEO"}
+"""The label of a dataset, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4, UJ6 and UJ14)."""
+_ITEMS = ("image", "text", "video")
 """Kinds of datasets that have items, each with a schema."""
 _KIND = Kind(
     "datasets",
@@ -87,7 +87,7 @@ class Datasets:
 
     def table(self) -> dict[str, Method]:
         """Return the methods served; a deleted dataset's source stays."""
-        return self.collection.methods() | {"CreateDataset": self.create}
+        return self.collection.methods() | {"CreateDataset": self.create, "ImportData": self.import_data}
 
     def create(self, request: Json) -> Done:
         """CreateDataset: its response does not have the dataset's bucket, which GetDataset shows (recordings of Config Connector)."""
@@ -96,6 +96,16 @@ class Datasets:
         response = done.response or {}
         shown = {key: value for key, value in response["metadata"].items() if key != "gcsBucket"}
         return replace(done, response={**response, "metadata": shown})
+
+    def import_data(self, request: Json) -> Done:
+        """ImportData, which reads nothing: no method that is served shows a dataset's items."""
+        name = self.collection.stored(request["name"]).name
+        configs = request.get("importConfigs") or [{}]
+        if not all(one.get("importSchemaUri") and (one.get("gcsSource") or {}).get("uris") for one in configs):
+            raise invalid("An import needs import_configs, each with import_schema_uri and gcs_source.uris.")
+        for uri in (uri for one in configs for uri in one["gcsSource"]["uris"]):
+            self._path(uri)
+        return Done(location_of(name), "ImportDataOperationMetadata", "ImportDataResponse", {}, name)
 
     def _filled(self, request: Json, fields: Json) -> Json:
         """Return the fields of a dataset as the service adds to them; its source is read when a pipeline trains on it."""

@@ -78,8 +78,8 @@ class Done:
 
     @property
     def begins(self) -> bool:
-        """Whether the first answer shows the operation as not done, as recorded where resources are created or rebooted."""
-        return self.metadata.startswith(("Create", "Upload", "Reboot"))
+        """Whether the first answer shows the operation as not done, as recorded or documented for these methods."""
+        return self.metadata.startswith(("Create", "Export", "Import", "Reboot", "Upload"))
 
 
 Method = Callable[[Json], "Json | list[Json] | Done"]

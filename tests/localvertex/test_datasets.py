@@ -216,6 +216,33 @@ def test_the_response_of_a_creation_has_no_bucket(api: Api) -> None:
     assert response["metadata"] == {"dataItemSchemaUri": kept["dataItemSchemaUri"]} and "gcsBucket" in kept
 
 
+def test_a_dataset_of_videos(api: Api) -> None:
+    """It has the label of its kind and the schema of its items, like those of images and texts."""
+    id_ = made(api, schema=SCHEMA.replace("tabular", "video"))
+    dataset = api.call("GET", f"datasets/{id_}").json()
+    assert dataset["labels"] == {"aiplatform.googleapis.com/dataset_metadata_schema": "VIDEO"}
+    assert dataset["metadata"]["dataItemSchemaUri"].endswith("/schema/dataset/dataitem/video_1.0.0.yaml")
+
+
+def test_an_import_is_an_operation_below_its_dataset(api: Api) -> None:
+    """It is not done in its first answer, and has an empty response afterwards; an import without its parts is refused."""
+    id_ = made(api, schema=SCHEMA.replace("tabular", "image"))
+    config = {"gcsSource": {"uris": ["gs://data/images.csv"]}, "importSchemaUri": "gs://schemas/image.yaml"}
+    begun = api.call("POST", f"datasets/{id_}:import", json={"importConfigs": [config]}).json()
+    assert f"/datasets/{id_}/operations/" in begun["name"] and "done" not in begun
+    times = begun["metadata"]["genericMetadata"]
+    assert begun["metadata"]["@type"].endswith(".v1.ImportDataOperationMetadata")
+    assert times["createTime"] == times["updateTime"]
+    ended = api.get(begun["name"])
+    assert ended["done"] is True and list(ended["response"]) == ["@type"]
+    lacks: list[dict[str, Any]] = [{"importSchemaUri": ""}, {"gcsSource": {}}, {"gcsSource": {"uris": ["images.csv"]}}]
+    for lacking in lacks:
+        sent = {"importConfigs": [{**config, **lacking}]}
+        assert api.call("POST", f"datasets/{id_}:import", json=sent).status_code == 400
+    assert api.call("POST", f"datasets/{id_}:import", json={}).status_code == 400
+    assert api.call("POST", "datasets/1:import", json={"importConfigs": [config]}).status_code == 404
+
+
 def test_a_dataset_that_is_not_there(api: Api) -> None:
     """A pipeline that names no dataset of its project and region is a 404."""
     assert train(api, {"datasetId": "1"}).status_code == 404

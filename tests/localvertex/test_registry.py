@@ -525,6 +525,7 @@ def test_a_models_files_are_exported(services: Services, tmp_path: Path) -> None
     name = upload(services, artifactUri="gs://files/m")
     to = {"artifactDestination": {"outputUriPrefix": "gs://out/exported/"}}
     done = services("ExportModel", name=name, outputConfig={**to, "exportFormatId": "custom-trained"})
+    assert done.begins
     folder = done.details["outputInfo"]["artifactOutputUri"]
     assert re.fullmatch(rf"gs://out/exported/model-{resources.last_part(name)}/custom-trained/[0-9T:.-]+Z", folder)
     exported = tmp_path / "gs" / folder.removeprefix("gs://")
