@@ -177,7 +177,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         # Request and answer are not shipped; the name is field 1 of both, as it is of this message.
         name = StringValue.FromString(request).value
         parts = name.split("/")
-        bucket = quote(parts[3] if len(parts) > 3 else "", safe="")
+        bucket = quote(parts[3] if len(parts) > 3 and parts[3] else "-", safe="")
         path = f"/storage/v1/b/{bucket}/storageLayout"
         code, data = await call_rest(self.app, "GET", path, None, _headers(context), client)
         if code >= 400:  # no other error: the handler only looks for the bucket

@@ -81,7 +81,7 @@ def test_errors_are_the_services(channel: grpc.Channel) -> None:
 @pytest.mark.parametrize("ask", [
     ("job_service", "get_nas_job", {"name": f"{PARENT}/nasJobs/1"}, "JobService/GetNasJob"),
     ("endpoint_service", "get_endpoint", {"name": f"{PARENT}/endpoints/1"}, "EndpointService/GetEndpoint"),
-    ("model_service", "get_model_evaluation", {"name": f"{PARENT}/models/1/evaluations/2"}, "ModelService/GetModelEvaluation"),
+    ("model_service", "get_model_evaluation_slice", {"name": f"{PARENT}/models/1/evaluations/2/slices/3"}, "ModelService/GetModelEvaluationSlice"),
 ])  # fmt: skip
 def test_what_is_not_served_is_named(
     here: server.RunningServer, channel: grpc.Channel, rest: httpx.Client, ask: Any, caplog: Any
@@ -105,7 +105,7 @@ def test_the_layout_of_a_bucket(here: server.RunningServer, channel: grpc.Channe
     httpx.post(f"{here.url}/storage/v1/b?project=p", json={"name": "laid-out"}).raise_for_status()
     name = "projects/_/buckets/laid-out/storageLayout"
     assert StringValue.FromString(ask(StringValue(value=name))).value == name
-    for wrong in ("projects/_/buckets/not-here/storageLayout", "x"):
+    for wrong in ("projects/_/buckets/not-here/storageLayout", "projects/_/buckets/", "x"):
         with pytest.raises(grpc.RpcError) as refused:
             ask(StringValue(value=wrong), timeout=10)
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
