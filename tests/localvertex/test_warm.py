@@ -174,21 +174,20 @@ def test_what_a_killed_supervisor_leaves_is_found(run: Run, warm_root: Path) -> 
     """A warm replica shows the mark of its job in /proc, and what it forked is killed when its supervisor is."""
     run("pass")
     code = "import time\npid = os.fork()\nprint('UP', os.getpid(), os.getppid(), flush=True) if pid else None\ntime.sleep(600)"
-    pids: list[int] = []
+    marks: list[bytes] = []
 
     def line(one: Line) -> None:
         if one.text.startswith("UP "):
-            pids.extend(map(int, one.text.split()[1:]))
-            marked = Path(f"/proc/{pids[0]}/environ").read_bytes()
-            assert b"VERTEXRIG_REPLICA=77/workerpool0-0/" in marked
-            os.kill(pids[1], signal.SIGKILL)
+            replica, supervisor = map(int, one.text.split()[1:])
+            marks.append(Path(f"/proc/{replica}/environ").read_bytes())
+            os.kill(supervisor, signal.SIGKILL)
 
     spec = job(pool(code), scheduling={"disableRetries": True})
     options = replace(OPTIONS, job_id="77")
     result = run_job(spec, root=warm_root, on_line=line, options=options, warmth=_of(run))
     assert result.exit_codes == {"workerpool0-0": 137}
     left = [one for one in psutil.process_iter(["pid"]) if _marked(one.info["pid"])]
-    assert pids and left == []
+    assert [b"VERTEXRIG_REPLICA=77/workerpool0-0/" in mark for mark in marks] == [True] and left == []
 
 
 def _marked(pid: int) -> bool:
