@@ -187,7 +187,7 @@ def test_a_study_has_a_table_and_charts(browser: Any, here: server.RunningServer
 def test_charts_of_a_study_of_vizier(browser: Any, here: server.RunningServer, api: Api) -> None:
     """A study that a client drives itself has the same page, and one without a trial says so."""
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:2]}
-    made = api.call("POST", "studies", json={"displayName": "by-hand", "studySpec": spec}).json()
+    made = api.call("POST", "studies", json={"displayName": f"by-hand-{time.time_ns()}", "studySpec": spec}).json()
     with shown(browser, here, f"#/jobs/{made['name']}") as page:
         page.get_by_text("Charts appear when the first trial has started").wait_for()
         values = {"parameters": [{"parameterId": "rate", "value": 0.1}, {"parameterId": "units", "value": 20}]}
