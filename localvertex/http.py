@@ -407,7 +407,7 @@ class Api:
         if response.headers.get("content-type") == "application/json":
             response.headers.update(self.headers)
         if isinstance(response, JSONResponse):
-            response.body = indented(request, response)
+            response.body = sent_body(request, response)
             response.headers["content-length"] = str(len(response.body))
         await response(scope, receive, send)
 
@@ -450,14 +450,18 @@ class Api:
             raise unserved(f"{request.method} {path[:200]}")
         if known:
             raise ApiError(UNSERVED, f"Method {request.method} is not allowed here.")
+        raise self.unmatched(request, path)
+
+    def unmatched(self, request: Request, path: str) -> ApiError:
+        """Return the error for a path that fits no row."""
         host = (request.scope.get("state") or {}).get(HOST_STATE, "")
         if host:  # for the same reason
-            raise unserved(f"{request.method} {path[:200]} of {host}")
-        raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
+            return unserved(f"{request.method} {path[:200]} of {host}")
+        return not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
 
 
-def indented(request: Request, response: Response) -> bytes:
-    """Return the body of an answer as it is sent."""
+def sent_body(request: Request, response: Response) -> bytes:
+    """Return the body of an answer as it is sent: JSON is indented unless the client asks for it without."""
     body = bytes(getattr(response, "body", b""))
     if not isinstance(response, JSONResponse) or not _is_indented(request, response):
         return body

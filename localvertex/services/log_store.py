@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -56,11 +57,9 @@ def _payload(line: Line, text: str) -> Json:
     return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
 
 
-def _labels(job: str, task: str, text: str, *, trial: bool) -> Json:
-    """Return the labels of an entry of a job (cortex-data-foundation issue 42, 2023-11); a trial's own are not known."""
-    if task == SERVICE:
-        state = {"ml.googleapis.com/job_state": "QUEUED"} if text == servicelog.BEFORE[0] else {}
-        return {"ml.googleapis.com/endpoint": "", **state}
+@lru_cache(1000)
+def _machine_labels(job: str, task: str, *, trial: bool) -> Json:
+    """Return the labels of a replica's entries (cortex-data-foundation issue 42, 2023-11); a trial's own are not known."""
     token = hashlib.sha256(f"{job}/{task}".encode()).hexdigest()
     labels = {
         "compute.googleapis.com/resource_id": str(10**18 + int(token[:14], 16)),
@@ -154,8 +153,13 @@ class LogStore:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
         text = line.text.encode("utf-8", errors="replace").decode()
         job_id, payload = job.rpartition("/")[2], _payload(line, text)
-        # The service's own lines are in a log of the job (cortex-data-foundation issue 42, 2023-11; index id 13085934863).
-        log = f"ml.googleapis.com/{job_id}" if line.task == SERVICE else line.task
+        log = line.task
+        if line.task == SERVICE:  # in a log of the job (cortex-data-foundation issue 42, 2023-11; index id 13085934863)
+            log, labels = f"ml.googleapis.com/{job_id}", {"ml.googleapis.com/endpoint": ""}
+            if text == servicelog.BEFORE[0]:
+                labels["ml.googleapis.com/job_state"] = "QUEUED"
+        else:
+            labels = _machine_labels(job, line.task, trial=trial)
         return {
             "logName": f"projects/{self.project}/logs/{quote(log, safe='')}",
             "resource": {
@@ -164,7 +168,7 @@ class LogStore:
             },
             **({"severity": line.severity} if line.severity != "DEFAULT" else {}),  # the 0 of the enum is not shown
             **payload,
-            "labels": {**_labels(job, line.task, text, trial=trial), **payload.get("labels", {})},
+            "labels": {**labels, **payload.get("labels", {})},
         }
 
     def _insert(self, body: Json, timestamp: int | None, study_id: str = "", *, shortest: bool = False) -> None:

@@ -103,7 +103,7 @@ class Models:
                 raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
             name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
             # The first version is the default one, whatever aliases it has.
-            body = _version(name, "1", [*aliases, *({"default"} - {*aliases})], fields, created)
+            body = _version(name, "1", _aliases([*aliases, "default"]), fields, created)
             with self.store.database.transaction():
                 if self.store.get(name) is not None:
                     raise exists(name)
@@ -120,7 +120,7 @@ class Models:
             versions = hidden["versions"]
             # Not the number of versions: one that was deleted does not come again.
             number = str(hidden["last"] + 1)
-            shared: Json = {key: body[key] for key in ("description",) if key in body}
+            shared: Json = {"description": body["description"]} if "description" in body else {}
             made.update(_version(name, number, [], {**shared, **fields, "createTime": body["createTime"]}, created))
             versions[number] = made
             # After the version is there: an alias that another one has moves to it.

@@ -84,11 +84,9 @@ class JsonApi(Api):
         response.headers["vary"] = "Origin, X-Origin"
         return served(response)
 
-    async def dispatch(self, request: Request, path: str) -> Response:
-        """Call the row that fits `path`; a path that no method of the API has is a 404 in plain text."""
-        if not _UNSERVED.fullmatch(path) and not any(row.pattern.fullmatch(path) for row in self.table):
-            raise no_method(request)
-        return await super().dispatch(request, path)
+    def unmatched(self, request: Request, path: str) -> ApiError:
+        """Return the error for a path that fits no row: no method of the API has it, or this server has not the method."""
+        return super().unmatched(request, path) if _UNSERVED.fullmatch(path) else no_method(request)
 
     async def _cut(self, request: Request) -> Response:
         """Return the response to one request, cut to the fields that it asks for."""

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Message as AsgiMessage
 from starlette.types import Receive
 
-from localvertex.http import Api, ApiError, indented, invalid, read_body
+from localvertex.http import Api, ApiError, invalid, read_body, sent_body
 
 MOST = 100
 """Most calls in a batch, as the service documents."""
@@ -61,7 +61,7 @@ async def _answer(api: Api, outer: Request, part: Message) -> bytes:
     # Clients match answers to calls by this id, with `response-` before their own.
     reply = f"<response-{content_id.strip('<>')}>"
     lines = [f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, 'Status')}"]
-    body = indented(request, response)
+    body = sent_body(request, response)
     headers = {**response.headers, "date": formatdate(usegmt=True), "content-length": str(len(body))}
     lines += [f"{name.title() if name != 'etag' else 'ETag'}: {headers[name]}" for name in _HEADERS if name in headers]
     inner = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body

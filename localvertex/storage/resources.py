@@ -335,16 +335,12 @@ _BUCKET_ORDER = (
 
 
 _HOSTS = ("https://storage.googleapis.com", "https://www.googleapis.com")
+"""Of the link to an object's bytes, and of the link of a resource to itself, whichever of them is asked (answers of 2023 and 2024)."""
 
 
 def self_base(base: str) -> str:
-    """Return how the link of a resource to itself begins, whichever of Google's hosts is asked (answers of 2023 and 2024)."""
+    """Return how the link of a resource to itself begins."""
     return _HOSTS[1] if base in _HOSTS else base
-
-
-def media_base(base: str) -> str:
-    """Return how the link to an object's bytes begins."""
-    return _HOSTS[0] if base in _HOSTS else base
 
 
 def _ordered(found: Json, order: Sequence[str]) -> Json:
@@ -359,7 +355,7 @@ def object_resource(o: Object, base: str) -> Json:
         "id": f"{o.bucket}/{o.name}/{o.generation}",
         "selfLink": f"{self_base(base)}/storage/v1{path}",
         # gcloud and the client libraries download from this address.
-        "mediaLink": f"{media_base(base)}/download/storage/v1{path}?generation={o.generation}&alt=media",
+        "mediaLink": f"{_HOSTS[0] if base in _HOSTS else base}/download/storage/v1{path}?generation={o.generation}&alt=media",
         "name": o.name,
         "bucket": o.bucket,
         "generation": str(o.generation),
