@@ -26,7 +26,7 @@ def _amount(need: QuotaNeed) -> str:
 
 def quota_draw(document: Document, context: Context) -> Iterator[Problem]:
     for need in quota_needs(document, context.catalog, context.region):
-        text = f"needs {_amount(need)} of {_name(need)} ({need.sum})"
+        text = f"needs {_amount(need)} of {_name(need)} ({need.needed_by})"
         if context.region:
             known = "not documented" if need.default is None else f"{need.default:,}"
             text += f"; the default in {context.region} is {known}"
@@ -54,13 +54,13 @@ def _too_large(document: Document, context: Context, *, disks: bool) -> Iterator
 
 def quota_small(document: Document, context: Context) -> Iterator[Problem]:
     for need, default in _too_large(document, context, disks=False):
-        text = f"needs {_amount(need)} of {_name(need)} ({need.sum}); {default}"
+        text = f"needs {_amount(need)} of {_name(need)} ({need.needed_by}); {default}"
         yield Problem(need.path, text, _SPOT_FIX if need.preemptible else _FIX)
 
 
 def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
     for need, default in _too_large(document, context, disks=True):
-        text = f"boot disks need {need.amount:,} GB of {need.item} ({need.sum}); {default} GB, over all running jobs"
+        text = f"boot disks need {need.amount:,} GB of {need.item} ({need.needed_by}); {default} GB, over all running jobs"
         yield Problem(need.path, text, "write diskSpec.bootDiskType: pd-standard, or use fewer replicas")
 
 

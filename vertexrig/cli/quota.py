@@ -82,7 +82,7 @@ class _NeededQuotas:
 
     @property
     def data(self) -> dict[str, Any]:
-        keys = ("metric", "item", "amount", "unit", "sum", "preemptible")
+        keys = ("metric", "item", "amount", "unit", "needed_by", "preemptible")
         more = ("limit", "known", "used", "fits", "quota_id", "refusal")
         quotas = [
             {key: getattr(one.need, key) for key in keys} | {key: getattr(one, key) for key in more}
@@ -96,7 +96,7 @@ def _text(candidates: list[_NeededQuotas]) -> str:
     shown = []
     for candidate in candidates:
         rows = [
-            (_FITS[one.fits], one.need.metric or one.need.item, one.need.unit, one.sum, one.need.sum)
+            (_FITS[one.fits], one.need.metric or one.need.item, one.need.unit, one.reason, one.need.needed_by)
             for one in candidate.found
         ]
         if len(candidates) > 1:

@@ -43,7 +43,7 @@ class QuotaRoom:
         return self.limit is None or (self.used or 0) + self.need.amount <= self.limit
 
     @property
-    def sum(self) -> str:
+    def reason(self) -> str:
         """The reason for `fits` in words: `1 in use + 4 needed of 8`."""
         limit = "no limit" if self.limit is None else f"{self.limit:,}"
         of = {"project": limit, "default": f"{limit} by default", "": ""}[self.known]
@@ -101,5 +101,5 @@ def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
                 f"--project={project}",
             ]
             words += [f"--quota-id={one.quota_id}", f"--preferred-value={wanted}", f"--dimensions=region={region}"]
-            lines.append(shlex.join([*words, f"--justification=training on Vertex AI: {one.need.sum}"]))
+            lines.append(shlex.join([*words, f"--justification=training on Vertex AI: {one.need.needed_by}"]))
     return lines

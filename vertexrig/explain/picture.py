@@ -285,7 +285,7 @@ def _quota(explanation: Explanation, width: int) -> list[str]:
         return [*lines, "  none that the catalog knows"]
     table = _grid("right", "left", "left")
     for one in explanation.quota:
-        what = f"{_default(one, explanation)}; {_clean(one.item)}: {_clean(one.sum)}"
+        what = f"{_default(one, explanation)}; {_clean(one.item)}: {_clean(one.needed_by)}"
         metric = one.metric or "the metric's name has no source"
         table.add_row(f"{one.amount:,}", one.unit, Text(f"{what}\n{metric}"))
     return [*lines, *_drawn(table, width, 2)]

@@ -23,7 +23,7 @@ class QuotaNeed:
         amount: How much, in `unit`.
         unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
         default: What a new project has in the region; None if that is not documented.
-        sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
+        needed_by: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
         path: The path in the spec that first needs it.
         preemptible: Whether it is the quota of SPOT and FLEX_START. Only the default for vCPUs is documented.
     """
@@ -33,7 +33,7 @@ class QuotaNeed:
     amount: int
     unit: str
     default: int | None
-    sum: str
+    needed_by: str
     path: str
     preemptible: bool = False
 
@@ -82,7 +82,7 @@ def quota_needs(document: Document, catalog: Catalog, region: str = "") -> list[
                 sum(part.each * part.pool.replica_count for part in parts) * trials,
                 parts[0].unit,
                 known(region, items[0]),
-                _sum(parts, trials),
+                _needed_by(parts, trials),
                 parts[0].path,
                 of_spot,
             )
@@ -90,7 +90,7 @@ def quota_needs(document: Document, catalog: Catalog, region: str = "") -> list[
     return found
 
 
-def _sum(parts: list[_Part], trials: int) -> str:
+def _needed_by(parts: list[_Part], trials: int) -> str:
     terms = []
     for part in parts:
         count = part.pool.replica_count

@@ -31,7 +31,7 @@ def test_parallel_trials_multiply() -> None:
     """Three parallel trials of one T4 need three; never more than there are trials."""
     assert needed("sweep-gpu", {"parallelTrialCount": 3})["NVIDIA_TESLA_T4"].amount == 3
     assert needed("sweep-gpu", {"parallelTrialCount": 30, "maxTrialCount": 5})["NVIDIA_TESLA_T4"].amount == 5
-    assert "3 parallel trials" in needed("sweep-gpu", {"parallelTrialCount": 3})["NVIDIA_TESLA_T4"].sum
+    assert "3 parallel trials" in needed("sweep-gpu", {"parallelTrialCount": 3})["NVIDIA_TESLA_T4"].needed_by
 
 
 def test_machine_families_that_share_a_quota_are_added() -> None:
