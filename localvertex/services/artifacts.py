@@ -11,10 +11,15 @@ from localvertex.storage.resources import MULTI_REGIONS
 from localvertex.storage.store import Query
 
 _GOOGLES = re.compile(r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/prediction/")
-_PREBUILT = re.compile(rf"{_GOOGLES.pattern}(sklearn|tf2?)-[cg]pu\.")
+_PREBUILT = re.compile(rf"{_GOOGLES.pattern}(pytorch|sklearn|tf2?)-[cg]pu\.")
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
-_MODEL_FILES = {"sklearn": ("model.pkl", "model.joblib"), "tf": _SAVED_MODEL, "tf2": _SAVED_MODEL}
-"""By kind of prebuilt prediction image: the files of which a model's folder has one. Public reports quote these two lists alone."""
+_MODEL_FILES = {
+    "pytorch": ("model.mar",),
+    "sklearn": ("model.pkl", "model.joblib"),
+    "tf": _SAVED_MODEL,
+    "tf2": _SAVED_MODEL,
+}
+"""By kind of prebuilt prediction image: the files of which a model's folder has one. Public reports quote these three lists alone."""
 
 
 def require_regional(objects: ObjectStore, uri: str, parent: str) -> None:
@@ -51,7 +56,7 @@ def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:
         return
     files = _MODEL_FILES[prebuilt[1]]
     if sum(objects.files.stamp(bucket, f"{folder}{name}", odd=False) is not None for name in files) != 1:
-        raise precondition(f"Model directory {uri} is expected to contain exactly one of: [{', '.join(files)}]")
+        raise precondition(f"Model directory {uri} is expected to contain exactly one of: [{', '.join(files)}].")
 
 
 def copy_folder(objects: ObjectStore, uri: str, to: str) -> None:
