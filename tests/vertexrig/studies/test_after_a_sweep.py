@@ -202,6 +202,10 @@ def test_a_sweep_is_found_by_its_name_in_the_project_too(fresh: Place) -> None:
     assert code == 0, said
     code, _, said = fresh.run("logs", document["job"].rpartition("/")[2], "--trial", "3", "--print-command")
     assert code == 2 and "is a custom job; it has no trials: leave out --trial" in said
+    code, sweep, said = fresh.run("logs", "mine", "--print-command")
+    assert code == 0 and f"hp-tuning-jobs stream-logs {sweep['job'].rpartition('/')[2]} " in sweep["command"], said
+    code, _, said = fresh.run("logs", "mine", "--trial", "9", "--print-command")
+    assert code == 2 and "mine has no trial 9 (trials: 1, 2" in said
     code, _, said = fresh.run("cancel", "mine")
     assert code == 2 and "tune has ended already" in said
 
