@@ -6,8 +6,7 @@ What the page asks of the local Vertex's APIs is read from the services; no othe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -30,12 +29,9 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, PAGE, TUNING, Vertex, service_url
 from vertexrig.project.config import Loaded
 from vertexrig.spec.api_names import location
-from vertexrig.spec.states import ENDED
 
 UNKNOWN = -1
 """Number of resources where the service does not tell it."""
-_AT_ONCE = 8
-"""Calls of a service at a time."""
 _ENTRIES = ("filter", "orderBy", "pageSize", "pageToken")
 
 
@@ -68,28 +64,18 @@ class ProjectResources:
         """
         if kind == STUDIES:
             return 0, []
-        ran = (
-            {job.get("customJob") for one in self._asked(self._listed(TUNING, most)) for job in one}
-            if kind == CUSTOM
-            else set()
-        )
+        sweeps = self._listed(TUNING, most) if kind == CUSTOM else ()
+        ran = {trial.get("customJob") for sweep in sweeps for trial in sweep.get("trials") or ()}
         rows = [row for row in self._listed(kind, most + len(ran) + 1) if row.get("name") not in ran]
         rows.sort(key=lambda row: str(row.get("createTime")), reverse=True)
         if kind == TUNING:
-            self._asked(rows[:most])
+            self._studies |= {str(row.get("name")): row for row in rows[:most]}
         found = [StoredResource(str(row.get("name", "")), 0, row, {}) for row in rows[:most]]
         return (UNKNOWN if len(rows) > most else len(rows)), found
 
     def _listed(self, kind: str, most: int) -> Iterator[Json]:
         for one in self._regions.values():
             yield from islice(one.rest.pages(f"/{one.parent}/{kind}", kind, {"pageSize": PAGE}), most)
-
-    def _asked(self, listed: Iterable[Json]) -> list[list[Json]]:
-        """Return the trials of each tuning job of a list, which does not have them; one that has ended is asked for once."""
-        names = [str(one.get("name")) for one in listed]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self.get, (one for one in names if self._studies.get(one, {}).get("state") not in ENDED)))
-        return [self.trials(name) for name in names]
 
     def get(self, name: str) -> StoredResource | None:
         answer = self.rest(name.split("/")[3]).find(f"/{name}") if name.count("/") >= 5 else None

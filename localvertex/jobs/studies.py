@@ -12,7 +12,7 @@ from localvertex.http import Json
 from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import TUNING_JOBS
-from localvertex.jobs.store import StoredResource
+from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
 from localvertex.runner import policy
@@ -151,9 +151,7 @@ class Studies:
 
     def get(self, name: str) -> Json:
         """Return a tuning job's body with its trials, or 404."""
-        stored = self._stored(name)
-        trials = [_shown(record) for record in self.store.trials(stored.name)]
-        return {**stored.body, "trials": trials} if trials else stored.body
+        return with_trials(self.store, self._stored(name))
 
     def cancel(self, name: str) -> None:
         """Begin to cancel a tuning job and its trials."""
@@ -275,6 +273,12 @@ class Studies:
         # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
+
+
+def with_trials(store: ResourceStore, study: StoredResource) -> Json:
+    """Return a tuning job's body with its trials."""
+    trials = [_shown(record) for record in store.trials(study.name)]
+    return {**study.body, "trials": trials} if trials else study.body
 
 
 def _shown(record: Mapping[str, Any]) -> Json:

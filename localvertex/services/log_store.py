@@ -54,7 +54,15 @@ def _payload(line: Line, text: str) -> Json:
     if line.payload is not None:
         return _structured(line.payload)
     level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
+    if (
+        not text and line.severity == "DEFAULT"
+    ):  # of a container alone: as its runtime writes it (MiningMassiveData's training_log.txt, 2026-05-25)
+        text = f"{times.rfc3339_ns(_ns(line.time))} {'stderr' if line.stderr else 'stdout'} F"
     return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds) * 10**9 + round(seconds % 1 * 1e9)
 
 
 @lru_cache(1000)
@@ -147,7 +155,7 @@ class LogStore:
                     continue
                 body = self._body(job, line, trial=bool(study_id))
                 # Not in whole microseconds: the times of the service's entries have nanoseconds (recordings of 2025).
-                self._insert(body, body.pop("timestamp", int(line.time) * 10**9 + round(line.time % 1 * 1e9)), study_id)
+                self._insert(body, body.pop("timestamp", _ns(line.time)), study_id)
 
     def _body(self, job: str, line: Line, *, trial: bool) -> Json:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.

@@ -230,6 +230,17 @@ def test_an_entry_without_severity_shows_none(tmp_path: Path) -> None:
     assert store.query(parse("severity>=INFO"))[0] == []
 
 
+def test_an_empty_line_of_a_container(tmp_path: Path) -> None:
+    """It is an entry with its time and stream, as a container's runtime writes an empty line."""
+    store = LogStore(tmp_path)
+    at = datetime(2026, 5, 25, 7, 23, 3, tzinfo=timezone.utc)
+    for stream in ("stdout", "stderr"):
+        line = Line(at.timestamp(), "workerpool0-0", "DEFAULT", "", stderr=stream == "stderr")
+        store.write("projects/1/locations/l/customJobs/1", [line])
+    texts = [entry["jsonPayload"]["message"] for entry in store.query(parse(""))[0]]
+    assert texts == ["2026-05-25T07:23:03.000000000Z stdout F", "2026-05-25T07:23:03.000000000Z stderr F"]
+
+
 def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:
     """Entries of a project with the same insertId and time are one; with another of these they are others."""
     store = LogStore(tmp_path)

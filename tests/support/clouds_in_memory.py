@@ -221,8 +221,7 @@ class MemoryVertex(Vertex):
         def effect() -> list[RemoteJob]:
             with self._lock:
                 newest = [job.data for job in self.jobs.values() if shown(job)][::-1][:limit]
-                # As on the service, without the trials of a sweep.
-                return [RemoteJob({key: value for key, value in data.items() if key != "trials"}) for data in newest]
+                return [RemoteJob(data) for data in newest]
 
         yield from self.gate("jobs", effect)
 

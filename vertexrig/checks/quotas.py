@@ -60,7 +60,9 @@ def quota_small(document: Document, context: Context) -> Iterator[Problem]:
 
 def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
     for need, default in _too_large(document, context, disks=True):
-        text = f"boot disks need {need.amount:,} GB of {need.item} ({need.needed_by}); {default} GB, over all running jobs"
+        text = (
+            f"boot disks need {need.amount:,} GB of {need.item} ({need.needed_by}); {default} GB, over all running jobs"
+        )
         yield Problem(need.path, text, "write diskSpec.bootDiskType: pd-standard, or use fewer replicas")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import cache
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, LIVE_FILTER, TUNING, RemoteJob, Vertex
+from vertexrig.cloud.vertex import CUSTOM, LIVE_FILTER, TUNING, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project import config
 from vertexrig.spec.states import short
@@ -50,22 +49,12 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
     filters += [LIVE_FILTER] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
-    others = [job for job in sweeps if LABEL not in job.labels]
-
-    @cache
-    def trials(sweep: str) -> set[str]:
-        found = vertex.get(sweep)  # a list shows no trials
-        return {trial.get("customJob", "") for trial in found.data.get("trials", ())} if found else set()
-
-    def is_trial(job: RemoteJob) -> bool:
-        """Whether a custom job runs a trial of a sweep that was not made here; only sweeps of its time are read."""
-        of_its_time = (one for one in others if one.created <= job.created <= one.data.get("endTime", job.created))
-        return any(job.name in trials(one.name) for one in of_its_time)
+    trials = {trial.get("customJob") for sweep in sweeps for trial in sweep.data.get("trials", ())}
 
     # Without a limit for the service: the jobs of trials are left out below, and could fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a sweep's trials are custom jobs, which have its label if it has one
-    alone = (one for one in listed if one.labels.get(LABEL) not in runs and not is_trial(one))
+    alone = (one for one in listed if one.labels.get(LABEL) not in runs and one.name not in trials)
     customs = itertools.islice(alone, limit)
     found = sorted([*sweeps[:limit], *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)

@@ -194,7 +194,7 @@ class Vertex:
                 job for one in RESOURCES for job in self.list(one, filter=f"display_name={in_filter(text)}", limit=1)
             ]
             last = max(newest, key=lambda job: job.created, default=None)
-            found = last and (self.get(last.name) or last)  # a list shows no trials
+            found = last and (self.get(last.name) or last)  # job_service.proto: a list shows no trials
         if found is None:
             raise UsageError(
                 f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is; a job of another region goes by its "

@@ -118,7 +118,7 @@ class JobPages:
     def _row(self, job: RemoteJob, *, detail: bool = False) -> dict[str, Any]:
         best: list[dict[str, Any]] | None = None
         rows: list[dict[str, Any]] | None = None
-        if job.collection == TUNING and (detail or "trials" in job.data):  # lists have no trials
+        if job.collection == TUNING and (detail or "trials" in job.data):
             best = [_trial(one) for one in trials.best(job.data)]
             rows = [_trial(one) for one in trials.results(job.data)] if detail else None
         return answers.answer(JOB, job, console=self.submitter.vertex.console(job.name), best=best, results=rows)
