@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from vertexrig.checks.model import (
     ARGPARSE,
@@ -25,6 +26,9 @@ from vertexrig.checks.model import (
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.text import quoted
+
+if TYPE_CHECKING:
+    from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _MODULE = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
@@ -54,6 +58,12 @@ def _flag(arg: str) -> str:
     """Return the flag an argument gives (`--epochs` of `--epochs=3`), "" if it gives none."""
     found = _FLAG.fullmatch(arg.partition("=")[0])
     return found[0] if found else ""
+
+
+def _takes_next(word: str, trainer: TrainerSource | None) -> bool:
+    """Whether a word is a flag whose value is the next word, as far as the trainer is known."""
+    known = trainer.flag(word) if trainer is not None else None
+    return _FLAG.fullmatch(word) is not None and (known is None or known.takes_value is not False)
 
 
 def _in_shell(pool: Pool) -> bool:
@@ -118,8 +128,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if found and not (trainer is not None and pool in ours and trainer.cluster(arg)):
             text = f"{quoted(arg)} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
-            known = trainer.flag(flag) if trainer is not None else None
-            value_of = flag if _FLAG.fullmatch(flag) and (known is None or known.takes_value is not False) else ""
+            value_of = flag if _takes_next(flag, trainer) else ""
             if value_of:
                 text = (
                     f"{quoted(arg)} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
@@ -131,9 +140,12 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
-    for _, path, arg in _args(document):
+    before = (-1, "")  # the pool and the words of the item before
+    for pool, path, arg in _args(document):
+        flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
         if not arg.strip():
-            yield Problem(path, "the argument is empty; the program receives an empty text")
+            if not _takes_next(flag, context.trainer):  # an empty text may well be a flag's value
+                yield Problem(path, "the argument is empty; the program receives an empty text")
         elif arg != arg.strip() and arg.strip().startswith("-"):
             text = f"{quoted(arg)} has space around it, which reaches the program"
             yield Problem(path, text, edits=write(arg.strip()))
@@ -248,7 +260,7 @@ RULES = (
     Rule("module-form", Severity.ERROR, "pythonModule is a dotted module name.", REST, module_form, "safe"),
     Rule("arg-quotes", Severity.WARNING, "No argument's value is wrapped in quotes.", WALKTHROUGH, arg_quotes, "safe"),
     Rule("arg-glued", Severity.ERROR, "A flag and its value are joined by = or are two items.", ARGPARSE, arg_glued, "safe"),
-    Rule("arg-blank", Severity.WARNING, "No argument is empty or has space around it.", ARGPARSE, arg_blank, "safe"),
+    Rule("arg-blank", Severity.WARNING, "No argument has space around it, and only a flag's value is empty.", ARGPARSE, arg_blank, "safe"),
     Rule("arg-spellings", Severity.WARNING, "A flag is spelled in one way.", ARGPARSE, arg_spellings),
     Rule("arg-repeated", Severity.INFO, "A flag is given once.", ARGPARSE, arg_repeated),
     Rule("args-length", Severity.ERROR, "All arguments together have fewer than 100,000 characters.",
