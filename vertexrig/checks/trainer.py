@@ -27,6 +27,7 @@ from vertexrig.errors import did_you_mean, meant, nearest
 from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
+from vertexrig.spec.placeholders import trial_values
 from vertexrig.trainer_source.trainer_model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.yamltext import scalar
 
@@ -396,6 +397,11 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
                 else:
                     message += "; which one wins is not documented"
                 yield Problem(item.path, message, f"remove {item.name} from args", severity, sure=True)
+            elif both is None:
+                for mark, tuned in trial_values(item.value or "", ids).items():
+                    message = f"Vertex AI replaces nothing in {mark!r}, and passes --{tuned}=VALUE to each trial itself"
+                    fix = f"remove it, and let the trainer take --{tuned}"
+                    yield Problem(item.path, message, fix, Severity.ERROR, sure=True)
 
 
 @of_trainer

@@ -7,6 +7,7 @@ says that the file has to be rendered first.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 # Names that walk-throughs write where the reader's own belong.
@@ -34,8 +35,8 @@ _LIKELY = r"(?<![\w-])your[_-][a-z0-9][a-z0-9_-]*"
 _NAMED = r"(?<![{$])\{[A-Za-z_][\w.]*\}(?!\})|\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
 _CAPITALS = r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])"
 
-_FREE = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$"
-_PROGRAM = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$"
+_FREE = r"\.(?:args|command)(?:\[\d+\])?$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$"
+_PROGRAM = r"\.(?:args|command)(?:\[\d+\])?$|\.env\[\d+\]\.value$"
 _VARIABLE = r"\.env\[\d+\]\.name$"
 _EXPANDED = r"\$\([A-Za-z_]\w*\)"
 """What the service replaces with a variable in a program's words."""
@@ -46,6 +47,9 @@ _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audi
 
 _ANY = r"[A-Z<\[{$…]|your|\.\.\."
 """What any of these patterns needs to match."""
+
+_TRIAL = r"(?i)\$?\{\{?\s*\$?(?:trial|hyperparameter)\w*\b[^{}]*\}\}?"
+"""`{{trial.parameters.lr}}`, `${trialParameters.lr}`: what other services replace by a trial's value."""
 
 # from Unicode's private use area: no YAML file has them for itself
 _OPEN, _CLOSE = "\ue000", "\ue001"
@@ -71,6 +75,12 @@ def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
         known = " ".join(found)
         found += [one for one in re.findall(_CAPITALS, _untagged(text)) if one not in known]
     return list(dict.fromkeys(found))
+
+
+def trial_values(text: str, ids: Collection[str]) -> dict[str, str]:
+    """Return each mark in a text that stands for a trial's value of a parameter, with the parameter's id."""
+    found = {mark: re.findall(r"[\w-]+", mark) for mark in re.findall(_TRIAL, text)}
+    return {mark: next(word for word in words if word in ids) for mark, words in found.items() if {*words} & {*ids}}
 
 
 def instead(value: Any) -> str:

@@ -121,13 +121,18 @@ def _with_placeholders(document: Document) -> Document:
     }
     if not found:
         return replace(document, placeholders={})
+    # `{{trial.parameters.lr}}` in args is nothing to render: the rule argument-and-parameter reports it
+    ids = {parameter.id for parameter in document.parameters if parameter.id}
     first: dict[str, str] = {}
     for path, names in sorted(found.items(), key=lambda item: document.lines.get(item[0], 0)):
         for name in names:
-            first.setdefault(name, path)
+            if not (ids and ".args[" in path and placeholders.trial_values(name, ids)):
+                first.setdefault(name, path)
+    if not first:
+        return replace(document, placeholders=found)
     shown = [f"{name} (line {document.line(path)})" if document.line(path) else name for name, path in first.items()]
     more = f", and {len(shown) - 6} more" if len(shown) > 6 else ""
-    certain = any(placeholders.certain(name, path) for path, names in found.items() for name in names)
+    certain = any(placeholders.certain(name, path) for path, names in found.items() for name in names if name in first)
     noted = strict.finding(
         "placeholder",
         next(iter(first.values())),

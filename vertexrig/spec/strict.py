@@ -380,7 +380,9 @@ class Reader:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
-            if field_.message is not None and self.unfilled(value, path):
+            # with text around its placeholder, the value of `args` stays one text
+            whole = not isinstance(value, str) or value.strip() in placeholders.marks(value, path)
+            if (field_.message is not None or whole) and self.unfilled(value, path):
                 return _DROP
             self.report(
                 "not-a-list",

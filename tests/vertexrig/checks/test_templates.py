@@ -64,6 +64,8 @@ PROGRAM: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({f"{C0}.args": ["--token=[CLS_TOKEN]"]}, {f"{C0}.args": ["--token=[CLS]", "--range=[A-Z]+"]}),
     ({f"{C0}.command": ["{{ python }}", "-m", "task"]},
      {f"{C0}.command": ["bash", "-c"], f"{C0}.args": ["echo $HOME ${X:-1}"]}),
+    ({f"{C0}.args": "$ARGS"}, {f"{C0}.args": "TRAIN_ARGS"}),
+    ({f"{C0}.command": "${CMD}", f"{C0}.args": "{{ args }}"}, {}),
     ({"baseOutputDirectory.outputUriPrefix": "gs://your-bucket/x"},
      {"baseOutputDirectory.outputUriPrefix": "gs://yourbucket/x"}),
 ]  # fmt: skip
@@ -89,6 +91,38 @@ def test_what_a_program_is_given_may_be_meant(edits: dict[str, Any], good: dict[
     """In variables and arguments it is a warning; marks that programs and shells use themselves are none."""
     assert _loud(edited("cpu", edits)) == [("placeholder", "warning")]
     assert "placeholder" not in dict(_loud(edited("cpu", good)))
+
+
+def test_a_placeholder_with_text_around_it_is_no_list() -> None:
+    """`args: --data=${DATA}` stays one text, whatever is filled in: a list is still missing."""
+    assert _loud(edited("cpu", {f"{C0}.args": "--data=${DATA}"})) == [
+        ("not-a-list", "warning"),
+        ("placeholder", "warning"),
+    ]
+    shell = {f"{C0}.command": ["bash", "-c"], f"{C0}.args": "echo $HOME"}
+    assert _loud(edited("cpu", shell)) == [("not-a-list", "warning")]
+
+
+def test_a_trials_value_is_nothing_to_render() -> None:
+    """`{{trial.parameters.lr}}` is left to the rule that says what Vertex AI passes; what else is to be filled in is listed."""
+    values = [
+        "--rate={{trial.parameters.learning_rate}}",
+        "--learning_rate",
+        "{{$trial.learning_rate}}",
+        "--a={{ trial.b }}",
+    ]
+    found = _check(edited("sweep", {f"{T}{C0}.args": values}))
+    (listed,) = [one for one in found if one.id == "placeholder"]
+    assert listed.message.endswith("still to be filled in: {{ trial.b }} (line 25)"), listed.message
+    found = _check(edited("sweep", {f"{T}{C0}.args": values[:3]}))
+    assert [(one.id, one.path) for one in found if one.severity is Severity.ERROR] == [
+        ("argument-and-parameter", f"{T}{C0}.args[0]"),
+        ("argument-and-parameter", f"{T}{C0}.args[1]"),
+    ]
+    assert (
+        "Vertex AI replaces nothing in '{{trial.parameters.learning_rate}}', and passes --learning_rate=VALUE"
+        in str(found)
+    )
 
 
 UNQUOTED = """
