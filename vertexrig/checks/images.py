@@ -11,8 +11,10 @@ from vertexrig.checks.model import (
     BUILT,
     GCLOUD,
     IMAGES,
+    PACKAGE_DOC,
     POLICY,
     PRACTICE,
+    PROJECT_ID,
     REGISTRY,
     REST,
     TPU_DOC,
@@ -32,6 +34,11 @@ from vertexrig.text import quoted
 AVAILABILITY = "image-availability"
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
 _GCR = re.compile(r"(us\.|eu\.|asia\.)?gcr\.io/([^/]+)/")
+_GOOGLE_HOST = re.compile(r"(?:(?:us|eu|asia)\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
+_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+_PROJECT_ID = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+# What an image of Google's own list is called; one for TPU pods has an entry point that starts its args.
+_LIBRARIES = re.compile(r"(?:tf|pytorch|scikit-learn|sklearn|xgboost)-(?:cpu|gpu|tpu|xla)(?:\.|$)")
 # Google's own images at gcr.io addresses are hosted on Artifact Registry.
 _GOOGLES = frozenset(
     "cloud-aiplatform deeplearning-platform-release distroless google-containers google.com google".split()
@@ -55,6 +62,22 @@ def _bare(uri: str) -> str:
     # only behind the last slash: a colon before it is a port's
     head, slash, name = bare.rpartition("/")
     return head + slash + name.partition(":")[0]
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Return an image's host and its project: "example.com/NAME" for one of a domain, "" if there is none."""
+    host, _, path = uri.partition("/")
+    project, _, rest = path.partition("/")
+    if "." in project and not _GOOGLE_HOST.fullmatch(project):
+        name, _, rest = rest.partition("/")
+        project = f"{project}/{name}"
+    return host, project if rest else ""
+
+
+def _may_be_project(project: str) -> bool:
+    """Whether a project may have this ID: Google's own, such as google_containers, have other forms."""
+    known = project.startswith(("google_", "google-")) or project in _GOOGLES
+    return known or "/" in project or project.isdecimal() or _PROJECT_ID.fullmatch(project) is not None
 
 
 def _in_repository(uri: str, catalog: Catalog) -> bool:
@@ -106,22 +129,87 @@ def image_missing(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_form(document: Document, context: Context) -> Iterator[Problem]:
+    seen: set[str] = set()
     for pool in document.pools:
         uri = pool.image
         if uri and (len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri)):
             text = f"{quoted(uri)} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
             bare = uri.partition("://")[2] if uri.startswith(("http://", "https://")) else ""
             yield Problem(_path(pool), text, edits=write(bare))
+        elif uri not in seen:
+            seen.add(uri)
+            yield from _registry(_path(pool), uri)
+
+
+def _registry(path: str, uri: str) -> Iterator[Problem]:
+    """Yield a second registry's host where the project belongs, or a project that cannot exist."""
+    host, project = _place(uri)
+    if _GOOGLE_HOST.fullmatch(project) and (_GOOGLE_HOST.fullmatch(host) or host in _DOCKER_HUB):
+        text = f"{uri[:120]} names two registry hosts; {host} takes the second, {project}, for a project or a user, and none has that name"
+        yield Problem(path, text, edits=write(uri.partition("/")[2]))
+    elif _GOOGLE_HOST.fullmatch(host) and project and not _may_be_project(project):
+        text = (
+            f"no project has the ID {project!r}, as in {uri[:120]}: an ID has 6 to 30 lower-case letters, digits and hyphens, "
+            "begins with a letter and does not end with a hyphen"
+        )
+        yield Problem(
+            path, text, f"write the ID of the project that has the image: {host}/PROJECT_ID/…", Severity.WARNING
+        )
 
 
 def image_executor(document: Document, context: Context) -> Iterator[Problem]:
+    seen: set[tuple[str, ...]] = set()
     for pool in document.pools:
         uri = pool.image
+        if pool.python_package is None and _is_prebuilt(uri, context.catalog):
+            program = (uri, *(pool.container or {}).get("command", ()), *pool.args)
+            problem = _trainer_missing(document, pool)
+            if problem is not None and program not in seen:  # pools mostly share their program
+                seen.add(program)
+                yield problem
         if pool.python_package is None or not uri or len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri):
             continue
-        if not _in_repository(uri, context.catalog) and not _LEGACY.match(uri):
+        doubled = _GOOGLE_HOST.fullmatch(_place(uri)[1])  # the rule image-form finds that
+        if not doubled and not _in_repository(uri, context.catalog) and not _LEGACY.match(uri):
             text = f"{uri} is not a prebuilt image, and executorImageUri takes prebuilt images only"
             yield Problem(_path(pool), text, "write the image under containerSpec.imageUri, with a command")
+
+
+def _is_prebuilt(uri: str, catalog: Catalog) -> bool:
+    """Whether an image is of Google's repository for training, also at its old address, and has libraries alone."""
+    found = _in_repository(uri, catalog) or _LEGACY.match(uri) is not None
+    return found and _LIBRARIES.match(_bare(uri).rpartition("/")[2]) is not None
+
+
+def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
+    """Return the problem of a container on a prebuilt image that starts nothing, or a file that only a trainer would bring."""
+    name = _bare(pool.image).rpartition("/")[2]
+    command = [str(word) for word in (pool.container or {}).get("command", ())]
+    keys = [f"{pool.program_path}.{key}" for key in ("command", "args")]
+    if any(key in document.placeholders or document.reported(key) for key in keys):
+        return None  # the program is not known
+    package = "write the image as executorImageUri of a pythonPackageSpec, with packageUris and pythonModule"
+    if not command and (not pool.args or re.match(r"--\w", pool.args[0])):
+        given = (
+            f"args ({pool.args[0][:60]}{', …' if len(pool.args) > 1 else ''})" if pool.args else "no command or args"
+        )
+        text = f"{name} is a prebuilt image, with libraries and no trainer, and containerSpec has {given}: nothing names a program to run"
+        return Problem(_path(pool), text, package, Severity.WARNING)
+    # here: few jobs need it
+    from vertexrig.trainer_source import started_program
+
+    program = started_program.find([*command, *pool.args])
+    # what a shell starts may be what it fetched before
+    if program is not None and program.end and not program.is_module and _beside(program.name):
+        text = f"{program.name} is not in {name}, a prebuilt image with libraries and no trainer, and the command fetches nothing"
+        fix = f"{package}; or copy the file into an image of your own"
+        return Problem(keys[0] if command else keys[1], text, fix, Severity.WARNING)
+    return None
+
+
+def _beside(name: str) -> bool:
+    """Whether a script is named relative to the image's own folder; /gcs, seen from the root, is a bucket's."""
+    return re.fullmatch(r"(?!gcs/|mnt/)(?:\./)?\w[\w-]*(?:[/.][\w-]+)*", name) is not None
 
 
 def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
@@ -185,6 +273,9 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
         found = _GCR.match(pool.image)
         if found is None or _LEGACY.match(pool.image) or found[2] in _GOOGLES or pool.image in seen:
             continue
+        _, project = _place(pool.image)
+        if _GOOGLE_HOST.fullmatch(project):
+            continue  # it is of another registry, which the rule image-form finds
         seen.add(pool.image)
         text = (
             f"{pool.image[:120]} is a Container Registry address; that service was shut down on 2025-03-18, and the image "
@@ -192,7 +283,8 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
         )
         area = {"": "us", "us.": "us", "eu.": "europe", "asia.": "asia"}[found[1] or ""]
         image = _bare(pool.image).rpartition("/")[2]
-        fix = f"push it to Artifact Registry: {area}-docker.pkg.dev/{found[2]}/REPOSITORY/{image}:TAG"
+        project = project if project and _may_be_project(project) else "PROJECT"
+        fix = f"push it to Artifact Registry: {area}-docker.pkg.dev/{project}/REPOSITORY/{image}:TAG"
         yield Problem(_path(pool), text, fix)
 
 
@@ -342,8 +434,10 @@ def image_python(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("image-missing", Severity.ERROR, "Every program names its image.", join(REST, GCLOUD), image_missing),
-    Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form, "safe"),
-    Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image.", REST, image_executor),
+    Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG, with one host and a project that may exist.",
+         join(REST, PROJECT_ID), image_form, "safe"),
+    Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image; a containerSpec on one brings its trainer.",
+         join(REST, PACKAGE_DOC), image_executor),
     Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown, "safe"),
     Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, a digest, or none.", IMAGES, image_tag, "safe"),
     Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy, "safe"),

@@ -47,6 +47,7 @@ ENV_REQUIRED = (
 ENV_APOSTROPHE = "message of Vertex AI of 2022-06-25, quoted in PrefectHQ/prefect issue 5940 (read 2026-11-26)"
 GCSFUSE = "gcsfuse issue 4333, open (read 2026-11-21)"
 REGISTRY = "gcr.io repositories page of Artifact Registry (copy read 2026-11-21)"
+PROJECT_ID = "google-cloud-resource-manager 1.19.0, Project.project_id, read 2026-11-29"
 SECRETS = "keys in plain text found in public job specs (read 2026-11-21)"
 GKE = "TPU names of GKE, seen in public job specs (read 2026-11-21)"
 PRACTICE = "practitioners' reports (read 2026-11-20)"

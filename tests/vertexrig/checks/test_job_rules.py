@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.vertexrig.checks.job_bases import TODAY, VALID, edited
+from tests.vertexrig.checks.job_bases import C0, TODAY, VALID, edited
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check, rules
 from vertexrig.finding import Finding, Severity
 
 
-def found(base: str, region: str = "") -> list[Finding]:
-    return check(spec.parse(edited(base, {}), file="job.yaml"), Context(load(), region=region, today=TODAY))
+def found(base: str, region: str = "", **edits: str) -> list[Finding]:
+    return check(spec.parse(edited(base, edits), file="job.yaml"), Context(load(), region=region, today=TODAY))
 
 
 def test_ids_are_unique_and_speak_plainly() -> None:
@@ -36,3 +36,18 @@ def test_valid_specs_give_no_error_where_they_can_run(region: str) -> None:
     """CPU and T4 jobs give no error in regions that have them."""
     for base in ("cpu", "python", "gpu", "workers", "servers", "sweep"):
         assert [finding for finding in found(base, region) if finding.severity is Severity.ERROR] == []
+
+
+@pytest.mark.parametrize(
+    ("image", "place"),
+    [
+        ("eu.gcr.io/my-project/trainer:1", "europe-docker.pkg.dev/my-project/REPOSITORY/trainer:TAG"),
+        ("gcr.io/my_project/team/trainer", "us-docker.pkg.dev/PROJECT/REPOSITORY/trainer:TAG"),
+        ("gcr.io/example.com/my/trainer:1", "us-docker.pkg.dev/example.com/my/REPOSITORY/trainer:TAG"),
+        ("gcr.io/us-docker.pkg.dev/my-project/r/trainer:1", ""),
+    ],
+)
+def test_an_image_of_container_registry_moves_to_a_project_that_may_exist(image: str, place: str) -> None:
+    """The fix names the project as it is written where it is one; the image of another registry does not move."""
+    fixes = [one.fix for one in found("cpu", **{f"{C0}.imageUri": image}) if one.id == "image-gcr"]
+    assert fixes == ([f"push it to Artifact Registry: {place}"] if place else [])

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.tools import typed
 
-POOL = "- machineSpec: {machineType: n1-standard-8}\n  replicaCount: 1\n  containerSpec: {imageUri: us-docker.pkg.dev/p/r/i:1}\n"
+POOL = "- machineSpec: {machineType: n1-standard-8}\n  replicaCount: 1\n  containerSpec: {imageUri: us-docker.pkg.dev/my-project/r/i:1}\n"
 GOOD = f"workerPoolSpecs:\n{POOL}scheduling: {{timeout: 60s}}\nbaseOutputDirectory: {{outputUriPrefix: gs://my-bucket/a}}\n"
 BAD = GOOD.replace("replicaCount: 1", "replicaCount: 2").replace("timeout: 60s", "timeout: 60s, wrong: 1")
 
