@@ -97,6 +97,17 @@ class Accelerator(Row):
     pod_step: int | None = option("Pods have this many cores or a multiple; null if it has no pods.", None, least=1)
     pod_name: str = option("What regions call its pods.", "", **_ACCELERATOR)
 
+    @property
+    def series(self) -> str:
+        """The series of machines that carry it, such as `n1-highmem, n1-standard`; "" if none does."""
+        # n1-standard of n1-standard-4: the series is shorter than its sizes
+        return ", ".join(sorted({machine.rpartition("-")[0] or machine for machine in self.machines}))
+
+    @property
+    def obsolete(self) -> bool:
+        """Whether no machine for training has it any more."""
+        return bool(self.retired) and not self.machines
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Region(Row):

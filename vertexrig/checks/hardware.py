@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import date
 
-from vertexrig.catalog import Accelerator, Catalog, Machine
+from vertexrig.catalog import Catalog, Machine
 from vertexrig.checks.model import (
     GKE,
     LOCATIONS,
@@ -114,11 +114,6 @@ def _taken(machine: Machine) -> str:
     return ", ".join(f"{name} ({_numbers(counts)})" for name, counts in machine.accelerators.items())
 
 
-def _obsolete(row: Accelerator | None) -> bool:
-    """Whether no machine has it any more: `accelerator-retired` reports it, the other rules find nothing."""
-    return row is not None and bool(row.retired) and not row.machines
-
-
 def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if not pool.makes_machines or pool.machine_type:
@@ -202,14 +197,12 @@ def accelerator_on_machine(document: Document, context: Context) -> Iterator[Pro
     for pool, row in _machines(document, context):
         name = pool.accelerator_type
         accelerator = accelerators.get(name)
-        if not name or row.tpu or name in row.accelerators or _obsolete(accelerator):
+        if not name or row.tpu or name in row.accelerators:
             continue
+        if accelerator is not None and accelerator.obsolete:
+            continue  # accelerator-retired reports it
         takes = f"it takes {_taken(row)}" if row.accelerators else "it takes no accelerators"
-        # n1-standard of n1-standard-4: the series is shorter than its sizes
-        series = (
-            sorted({machine.rpartition("-")[0] or machine for machine in accelerator.machines}) if accelerator else []
-        )
-        fix = f"use a machine of {', '.join(series)}" if series else ""
+        fix = f"use a machine of {accelerator.series}" if accelerator is not None and accelerator.series else ""
         text = f"{name} is not supported on {row.name}: {takes}"
         yield Problem(machine_path(pool, "acceleratorType"), text, fix)
 
@@ -254,7 +247,7 @@ def accelerator_retired(document: Document, context: Context) -> Iterator[Proble
         try:
             ended = date.fromisoformat(row.retired)
         except ValueError:  # words instead of a date, where the date is not known
-            severity = None if _obsolete(row) else Severity.WARNING
+            severity = None if row.obsolete else Severity.WARNING
             yield Problem(path, f"{row.name}: {row.retired}", "choose another accelerator", severity)
             continue
         days = (context.today - ended).days

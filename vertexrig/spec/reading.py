@@ -94,13 +94,23 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, fo
             (inner,),
             inner,
             f"the file is a CustomJob; gcloud --config takes a CustomJobSpec and would send it as {inner}.{inner}",
-            f"move what is under {inner} to the top; give displayName and labels to gcloud as flags",
+            f"move what is under {inner} to the top{_as_flags(data)}",
         )
         data, prefix = data[inner], (inner,)
     canonical = reader.message(data, root, prefix, "")
     reader.finish()
-    document = Document(taken, canonical, tuple(reader.findings), file, reader.lines, reader.placeholders, reader.paths)
+    found = tuple(reader.findings)
+    document = Document(taken, canonical, found, file, reader.lines, reader.placeholders, reader.paths, foreign)
     return _with_placeholders(document)
+
+
+def _as_flags(data: Mapping[str, Any]) -> str:
+    """Return the end of a fix: which flags of gcloud replace the keys around a CustomJobSpec."""
+    keys = [key for key in data if key in strict.FLAGS]
+    if not keys:
+        return ""
+    flags = dict.fromkeys(strict.FLAGS[key] for key in keys)
+    return f"; give {' and '.join(flags)} to gcloud in place of {' and '.join(keys)}"
 
 
 _SHELL = re.compile(r"(?:^|/)(?:ba|da|z|k)?sh$")

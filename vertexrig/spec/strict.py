@@ -93,8 +93,7 @@ _WRAPPED = {"Double": _DOUBLE, "Float": _FLOAT, "Int64": 3, "UInt64": 4, "Int32"
 OUTPUT_ONLY = frozenset(
     "name state createTime startTime endTime updateTime error trials webAccessUris satisfiesPzs satisfiesPzi".split()
 )
-# fields around a CustomJobSpec, as gcloud takes it
-_FLAGS = {
+FLAGS = {
     "displayName": "--display-name",
     "display_name": "--display-name",
     "labels": "--labels",
@@ -103,6 +102,7 @@ _FLAGS = {
     "encryptionSpec": "--kms-key",
     "encryption_spec": "--kms-key",
 }
+"""Fields around a CustomJobSpec, and the flag of gcloud for each."""
 # short names, and those of other tools of Google Cloud, for a value of an enum here
 _ALIASES = {
     "NVIDIA_A100_40GB": "NVIDIA_TESLA_A100",
@@ -322,7 +322,7 @@ class Reader:
         edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         self.paths[raw] = path
-        flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
+        flag = FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
                 f"{text} It belongs around the job spec: gcloud takes it as {flag}.",
@@ -473,10 +473,42 @@ class Reader:
             return _DROP
         plain = str(value).replace("-", "_").upper()
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
+        best = load().limits.table("scheduling.deprecated_strategies").get(str(best), best)
+        text = f"{quoted(value)} is not a value of {schema.name}."
+        if schema.name == "AcceleratorType":
+            why, fix = self.not_here(best or plain, raw)
+            if why:
+                self.report("unknown-enum-value", raw, path, f"{text} {why}", fix)
+                return _DROP
+            names = [
+                name for name in names if name not in load().accelerators or not load().accelerators[name].obsolete
+            ]
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
-        text = f"{quoted(value)} is not a value of {schema.name}. {guess}"
-        self.report("unknown-enum-value", raw, path, text, edits=write(best))
+        self.report("unknown-enum-value", raw, path, f"{text} {guess}", edits=write(best))
         return _DROP
+
+    def not_here(self, accelerator: str, raw: yamltext.RawPath) -> tuple[str, str]:
+        """Return why the machineSpec at `raw` cannot have an accelerator, and what to write instead; "" if it can."""
+        row = load().accelerators.get(accelerator)
+        if row is None:
+            return "", ""
+        if not row.api_enum:
+            return f"For {accelerator}: {row.note.removeprefix('not an API value: ')}.", ""
+        if row.obsolete:
+            return f"The nearest is {accelerator}: {row.retired}.", "choose another accelerator"
+        around = self.reading.data
+        for key in raw[:-1]:
+            around = around[key]
+        name = next((around[key] for key in ("machineType", "machine_type") if key in around), "")
+        machine = load().machines.get(str(name))
+        if machine is None or accelerator in machine.accelerators:
+            return "", ""
+        if not row.series:
+            return f"Did you mean {accelerator!r}? No machine type is documented to take it.", ""
+        text = (
+            f"Did you mean {accelerator!r}? It is not supported on {machine.name}: it needs a machine of {row.series}."
+        )
+        return text, f"write {accelerator}, and a machine of {row.series}"
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
         number: int | None = None

@@ -40,11 +40,16 @@ FIXES = [
     (JOB, "n1-standard-4}", "n1-standard-4, accelerator: NVIDIA_L4}", "unknown-field", ""),
     (JOB, "workerPoolSpecs", "experiment_name: x\nworkerPoolSpecs", "unknown-field", ""),
     (STUDY, "1}}]", "1}, scaleType: LOG}]", "unknown-enum-value", "write UNIT_LOG_SCALE"),
-    (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_TESLA_L4}", "unknown-enum-value", "write NVIDIA_L4"),
+    (JOB, "n1-standard-4}", "g2-standard-4, acceleratorType: NVIDIA_TESLA_L4}", "unknown-enum-value", "write NVIDIA_L4"),
+    (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_TESLA_L4}", "unknown-enum-value",
+     "write NVIDIA_L4, and a machine of g2-standard"),
+    (JOB, "n1-standard-4}", "cloud-tpu, acceleratorType: TPU_V4}", "unknown-enum-value", "choose another accelerator"),
+    (JOB, "n1-standard-4}", "cloud-tpu, acceleratorType: TPU_V6E}", "unknown-enum-value", ""),
+    (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_TESLA_X9}", "unknown-enum-value", ""),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: nvidia-tesla-p4}", "unknown-enum-value",
      "write NVIDIA_TESLA_P4"),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_A100_40GB}", "unknown-enum-value",
-     "write NVIDIA_TESLA_A100"),
+     "write NVIDIA_TESLA_A100, and a machine of a2-highgpu, a2-megagpu"),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_A100}", "unknown-enum-value", ""),
     (STUDY, "  parameters", "  parameterSpec", "unknown-field", "write parameters"),
     (STUDY, "  parameters: [", "parameterSpec: [", "unknown-field", "move parameters under studySpec"),
@@ -63,6 +68,32 @@ def test_a_fix_is_what_was_meant_or_none(text: str, old: str, new: str, rule: st
     assert not spec.parse(text).findings
     found = only(text.replace(old, new, 1))
     assert (found.id, found.fix) == (rule, fix)
+
+
+def test_no_choice_of_an_accelerator_is_one_that_another_rule_refuses() -> None:
+    """A list of accelerators has none that no machine takes any more, and a deprecated strategy is proposed by its new name."""
+    listed = only(JOB.replace("n1-standard-4}", "n1-standard-4, acceleratorType: GPU}")).message
+    assert "NVIDIA_TESLA_T4" in listed and "K80" not in listed and "TPU_V4_POD" not in listed
+    tpu = only(JOB.replace("n1-standard-4}", "cloud-tpu, acceleratorType: TPU_V6E}")).message
+    assert "ct6e-" in tpu and "Choices" not in tpu
+    assert only(JOB + "scheduling: {strategy: LOWCOST}\n").fix == "write SPOT"
+
+
+@pytest.mark.parametrize(
+    ("around", "flags"),
+    [
+        ("displayName: x", "; give --display-name to gcloud in place of displayName"),
+        (
+            "labels: {a: b}\nencryptionSpec: {kmsKeyName: k}",
+            "; give --labels and --kms-key to gcloud in place of labels and encryptionSpec",
+        ),
+        ("state: x", ""),
+    ],
+)
+def test_the_fix_of_a_wrapped_job_names_the_flag_of_each_key_around_it(around: str, flags: str) -> None:
+    """What is beside jobSpec is a flag of gcloud, and the fix names those that the file needs."""
+    inner = "".join(f"  {line}\n" for line in JOB.splitlines())
+    assert only(f"{around}\njobSpec:\n{inner}").fix == f"move what is under jobSpec to the top{flags}"
 
 
 def test_no_choice_is_a_field_that_only_the_service_writes() -> None:
