@@ -12,6 +12,7 @@ from vertexrig import variables
 _KNOWN = (
     r"AIza[0-9A-Za-z_-]{30,}"  # Google API key
     r"|hf_[A-Za-z0-9]{16,}"
+    r"|KGAT_[0-9a-f]{16,}"
     r"|sk-[A-Za-z0-9_-]{16,}"
     r"|wandb_v[0-9]_[A-Za-z0-9_]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
@@ -23,17 +24,20 @@ _KNOWN = (
 _PEM = r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))"
 _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
 _NAME = rf"(?i:(?:.*_)?{_WORD})"
+# KAGGLE_KEY and its like: a name that says less, so the value has to look like a key
+_HEX_NAME = r"(?i:(?!.*(?:CACHE|PUBLIC))(?:--?)?(?:[A-Za-z0-9]+[-_])*KEY)"
+_HEX = r"[0-9a-f]{32}"
 _FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
 # In lower case: each pattern above, and `_NAMED_VALUES` below, needs one of these to match.
 _HINTS = (
-    "token", "secret", "passw",
+    "kgat_", "token", "secret", "passw",
     *(f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-", " ")),
     "aiza", "hf_", "sk-", "wandb_v", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "xox", "ya29.", "eyj",
 )  # fmt: skip
 
 # Values under such a name that are not the secret itself.
 _REFERENCE = (
-    r"(?is:projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|<.*>|\[.*\]"
+    r"(?is:projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|`.*`|<.*>|\[.*\]"
     r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline)"
 )
 SHORTEST = 8
@@ -44,13 +48,22 @@ _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'"
 _VALUE = rf"(?P<value>{_QUOTED}|[^\s,{{}}\"'#][^\s,}}\"']*)"
 _REST = rf"(?P<value>{_QUOTED}|[^\s\"'#][^\s\"']*)"  # after a = a comma is part of the value
 _KEY = rf"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]{{1,40}}[-_]){{0,8}}{_WORD.replace('_?', '[-_]?')})[\"']?"
-_NAMED_VALUES = (
-    rf"{_KEY}\s*:\s*{_VALUE}",
-    rf"{_KEY}\s*=\s*{_REST}",
-    rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}",
-    rf"value[\"']?\s*:\s*{_VALUE}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{_KEY}",
-    rf"(?<![\w-])--?{_KEY}[\"']?\s*,?\s*(?:-\s+)?{_VALUE}",
-)
+
+
+def _forms(key: str, value: str, rest: str) -> tuple[str, ...]:
+    return (
+        rf"{key}\s*:\s*{value}",
+        rf"{key}\s*=\s*{rest}",
+        rf"name[\"']?\s*:\s*[\"']?{key}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{value}",
+        rf"value[\"']?\s*:\s*{value}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{key}",
+        rf"(?<![\w-])--?{key}[\"']?\s*,?\s*(?:-\s+)?{value}",
+    )
+
+
+_NAMED_VALUES = _forms(_KEY, _VALUE, _REST)
+_HEX_KEY = r"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]{1,40}[-_]){0,8}KEY)[\"']?"
+_HEX_VALUE = rf"[\"']?(?P<value>{_HEX})(?![A-Za-z0-9])[\"']?"
+_NAMED_HEX = _forms(_HEX_KEY, _HEX_VALUE, _HEX_VALUE)
 
 
 def secret_in(value: str, name: str = "") -> str:
@@ -60,11 +73,13 @@ def secret_in(value: str, name: str = "") -> str:
         value: The value of a variable, or an argument.
         name: The variable's name, or the argument's flag.
     """
-    if not (_may_hold_one(value) or _may_hold_one(name)):
+    if not (_may_hold_one(value) or _may_hold_one(name) or _may_hold_hex(f"{name}={value}")):
         return ""
     found = re.search(_KNOWN, value) or re.search(_PEM, value)
     if found is not None:
         return found[0]
+    if re.fullmatch(_HEX_NAME, name) and re.fullmatch(_HEX, value):
+        return value
     named = re.fullmatch(_NAME, name) or re.fullmatch(_FLAG_NAME, name)
     if not named or re.fullmatch(_REFERENCE, value.strip()) or not value.strip():
         return ""
@@ -88,7 +103,9 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text: YAML, JSON, a message or a line.
         secrets: Secrets that are known to be in it.
     """
-    named = _named(text) if _may_hold_one(text) else ()
+    named = _named(text, _NAMED_VALUES) if _may_hold_one(text) else set()
+    if _may_hold_hex(text):
+        named |= _named(text, _NAMED_HEX)
     # the longest first: one that is part of another would leave the rest of it in the text
     for secret in sorted({*secrets, *named}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))
@@ -106,10 +123,15 @@ def _may_hold_one(text: str) -> bool:
     return any(hint in folded for hint in _HINTS)
 
 
-def _named(text: str) -> set[str]:
+def _may_hold_hex(text: str) -> bool:
+    """Whether a name that ends in KEY and 32 hexadecimal digits may be in a text."""
+    return "key" in text.casefold() and re.search(_HEX, text) is not None
+
+
+def _named(text: str, patterns: tuple[str, ...]) -> set[str]:
     """Return the values under a secret's name in a text."""
     found = set()
-    for pattern in _NAMED_VALUES:
+    for pattern in patterns:
         for match in re.finditer(pattern, text, re.IGNORECASE):
             value = match["value"]
             inner = value[1:-1] if value[0] in "\"'" else value.rstrip(",]}")

@@ -17,6 +17,7 @@ from vertexrig.spec.masking import hint, masked, secret_in
 
 SECRET = "hf" + "_" + "Zx9" * 12
 PLAIN = "correct-horse-battery"
+HEX = "0f1e2d3c" * 4
 JOB = f"""
 workerPoolSpecs:
 - machineSpec: {{machineType: n1-standard-8}}
@@ -34,6 +35,9 @@ FORMS = [
     f"    args: ['--api_key={PLAIN},{PLAIN}']",
     f"    args: [--hub-token, {PLAIN}, ' --x={PLAIN}']",
     f"    args: ['--data=gs://x y/{SECRET}']",
+    f"    env: [{{name: KAGGLE_KEY, value: {HEX}}}]",
+    f"    env:\n    - name: KAGGLE_KEY\n      value: '{HEX}'",
+    f"    args: [--kaggle-key, {HEX}, ' --kaggle-key={HEX}']",
     f'    command: ["bash", "-c", "export HF_TOKEN={PLAIN} && train"]\n    args: "export API_KEY={PLAIN}"',
 ]
 
@@ -50,7 +54,13 @@ def test_no_format_shows_a_secret(form: str) -> None:
         formats.sarif(findings, all_rules(), version="1"),
     ]
     for one in shown:
-        assert SECRET not in one and PLAIN not in one and SECRET[:5] not in one and PLAIN[:5] not in one
+        assert (
+            SECRET not in one
+            and PLAIN not in one
+            and HEX[:5] not in one
+            and SECRET[:5] not in one
+            and PLAIN[:5] not in one
+        )
 
 
 def test_the_finding_names_the_variable_and_secret_manager() -> None:
@@ -74,6 +84,10 @@ def test_the_finding_names_the_variable_and_secret_manager() -> None:
         ("USE_AUTH_TOKEN", "true"),
         ("TOKENIZER", "bert-base-uncased"),
         ("SECRET_NAME", "my-wandb-key"),
+        ("API_KEY", "`gcloud secrets versions access latest --secret=a`"),
+        ("CACHE_KEY", HEX),
+        ("MONKEY", HEX),
+        ("DATA_MD5", HEX),
     ],
 )
 def test_what_is_no_secret_stays_readable(name: str, value: str) -> None:
