@@ -51,7 +51,9 @@ def _has_command(document: Document, context: Context) -> bool:
 
 
 def _has_tpu(document: Document, context: Context) -> bool:
-    return any(pool.tpu_topology or tpu_name(pool, context.catalog) for pool in document.pools)
+    return any(
+        pool.tpu_topology or "tpu" in pool.machine_type or tpu_name(pool, context.catalog) for pool in document.pools
+    )
 
 
 def _has_disk(document: Document, context: Context) -> bool:

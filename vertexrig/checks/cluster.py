@@ -15,8 +15,18 @@ def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
         return
     if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
         yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
+    elif _completed_by_flags(document):
+        text = "the file has no worker pools: gcloud takes them from its flag --worker-pool-spec, and refuses the file alone"
+        yield Problem(path, text, "add --worker-pool-spec to the command, or write workerPoolSpecs", Severity.WARNING)
     else:
         yield Problem(path, "a job has at least one worker pool", "write workerPoolSpecs")
+
+
+def _completed_by_flags(document: Document) -> bool:
+    """Whether the document is a file for `gcloud ai custom-jobs create --config` that leaves its pools to another flag."""
+    wrapped = any(found.id == "custom-job-wrapper" for found in document.findings)
+    alone = document.kind == "CustomJobSpec" and bool(document.data) and "workerPoolSpecs" not in document.data
+    return document.foreign and alone and not wrapped
 
 
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
@@ -167,7 +177,7 @@ def reduction_machine(document: Document, context: Context) -> Iterator[Problem]
 
 
 RULES = (
-    Rule("pools-missing", Severity.ERROR, "A job has worker pools.", REST, pools_missing),
+    Rule("pools-missing", Severity.ERROR, "A job has worker pools.", join(REST, GCLOUD), pools_missing),
     Rule("chief-empty", Severity.ERROR, "The first pool is not empty.", REST, chief_empty),
     Rule("chief-replicas", Severity.ERROR, "The first pool has one replica.",
          join(SERVER, DISTRIBUTED), chief_replicas),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vertexrig.checks.model import REST, TRAIN_COMPUTE, Context, Problem, Rule, join
-from vertexrig.errors import did_you_mean, meant
+from vertexrig.errors import meant
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 
@@ -21,7 +21,9 @@ def disk_type(document: Document, context: Context) -> Iterator[Problem]:
         kind = _disk(pool).get("bootDiskType")
         if kind and kind not in types:
             best = meant(kind, types)
-            text = f"{kind!r} is not a type of boot disk. {did_you_mean(kind, types)}"
+            # another type of Compute Engine, such as pd-balanced, is no misspelling of the nearest one
+            guess = f"Did you mean {best!r}?" if best else f"Choices: {', '.join(types)}."
+            text = f"{kind!r} is not a type of boot disk. {guess}"
             yield Problem(f"{pool.path}.diskSpec.bootDiskType", text, edits=write(best))
 
 

@@ -236,11 +236,26 @@ def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:
 
 _SERVICE_NAMES = {"TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "TPU_NODE_NAME"}
 _SERVICE_PREFIXES = ("AIP_", "CLOUD_ML_", "CMLE_TRAINING_")
+_OF_OUTPUT_FOLDER = {"AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"}
+_OF_TENSORBOARD = {"AIP_TENSORBOARD_RESOURCE_NAME", "AIP_TENSORBOARD_API_URI"}
+# a TrainingPipeline sets these for a managed dataset; a CustomJob and a trial have none
+_OF_DATASET = {"AIP_TRAINING_DATA_URI", "AIP_VALIDATION_DATA_URI", "AIP_TEST_DATA_URI", "AIP_DATA_FORMAT"}
+_SHELL_TEXT = re.compile(r"(?<!\$)\$\([A-Za-z_./~][^\s()]*\s[^)]*\)")
+_BACKTICKS = re.compile(r"`[^`\n]+`")
+
+
+def _set_by_service(document: Document, name: str) -> bool:
+    """Whether Vertex AI sets a variable of this name in the document's job."""
+    if name in _OF_OUTPUT_FOLDER:
+        return "baseOutputDirectory" in document.job
+    if name in _OF_TENSORBOARD:
+        return "tensorboard" in document.job
+    return name not in _OF_DATASET and (name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES))
 
 
 def env_service_name(document: Document, context: Context) -> Iterator[Problem]:
     for _, path, name in _variables(document):
-        if name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES):
+        if _set_by_service(document, name):
             text = f"{name} is set by Vertex AI; which of the two values wins is not documented"
             yield Problem(path, text, "use another name")
 
@@ -249,10 +264,37 @@ def env_reference(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         names = [str(variable.get("name", "")) for variable in pool.env]
         for number, variable in enumerate(pool.env):
-            for wanted in dict.fromkeys(re.findall(_REFERENCE, str(variable.get("value", "")))):
-                if wanted in names and wanted not in names[:number]:
+            path, value = f"{pool.program_path}.env[{number}].value", str(variable.get("value", ""))
+            for wanted in dict.fromkeys(re.findall(_REFERENCE, value)):
+                if wanted not in names or wanted in names[:number]:
+                    continue
+                if wanted == names[number] and wanted not in names[number + 1 :]:
+                    if not _set_by_service(document, wanted):
+                        text = f"$({wanted}) stays as it is: the variable {wanted} refers to itself"
+                        yield Problem(path, text, _WRITE_VALUE)
+                else:
                     text = f"$({wanted}) stays as it is: {wanted} is defined further down"
-                    yield Problem(f"{pool.program_path}.env[{number}].value", text, f"move {wanted} up")
+                    yield Problem(path, text, f"move {wanted} up")
+            command = _shell_command(pool, value)
+            if command:
+                text = f"the program receives the text {quoted(command)}: no shell runs it"
+                yield Problem(path, text, _WRITE_VALUE, sure=True)
+
+
+_WRITE_VALUE = "write the value itself; a secret: let the program read it from Secret Manager"
+
+
+def _shell_command(pool: Pool, value: str) -> str:
+    """Return the command of a shell that a variable's value holds, "" if it holds none.
+
+    A value with more words is a script or prose, and a program that evaluates its variables may run it.
+    """
+    words = [*pool.program.get("command", ()), *pool.args]
+    found = _BACKTICKS.fullmatch(value.strip()) or _SHELL_TEXT.search(value)
+    if found is None or any("eval" in str(word) for word in words):
+        return ""
+    rest = value.replace(found[0], "", 1).strip()
+    return "" if re.search(r"\s", rest) else found[0]
 
 
 RULES = (
@@ -273,7 +315,8 @@ RULES = (
     Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
     Rule("env-value", Severity.ERROR, "Variables have values.", join(ENV_REQUIRED, REST), env_value),
     Rule("env-apostrophe", Severity.WARNING, "No variable's value has an apostrophe.", ENV_APOSTROPHE, env_apostrophe),
-    Rule("env-service-name", Severity.WARNING, "No variable has a name that Vertex AI uses.",
-         join(DISTRIBUTED, SDK), env_service_name),
-    Rule("env-reference", Severity.WARNING, "$(NAME) refers to a variable above.", REST, env_reference),
+    Rule("env-service-name", Severity.WARNING, "No variable has a name that Vertex AI sets in the job.",
+         join(DISTRIBUTED, REST, SDK), env_service_name),
+    Rule("env-reference", Severity.WARNING, "$(NAME) refers to a variable above, and no value is a shell's command.",
+         REST, env_reference),
 )  # fmt: skip

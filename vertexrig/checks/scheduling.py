@@ -119,6 +119,13 @@ def retries(document: Document, context: Context) -> Iterator[Problem]:
 
 def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) == "SPOT" and document.running:
+        if job_part(document, "scheduling").get("disableRetries"):
+            text = (
+                "with disableRetries, a preempted Spot job may end instead of beginning again (the documents do not say): "
+                "what it has not stored in Cloud Storage is lost"
+            )
+            yield Problem(_path(document, "strategy"), text, "", Severity.INFO)
+            return
         text = "a preempted Spot job begins again, up to six times: it must resume from its own checkpoints"
         if not job_part(document, "baseOutputDirectory").get("outputUriPrefix"):
             fix, key_fix = (

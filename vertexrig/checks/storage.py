@@ -130,23 +130,53 @@ def _stray(text: str) -> str:
     return f"{quoted(value)} is not a Cloud Storage URI: gs://BUCKET/PATH" if value.startswith("gs:") else ""
 
 
+# Names that other people's buckets have had for years: a job means a folder with them.
+_FOLDERS = frozenset(
+    "artifacts checkpoint checkpoints ckpt data dataset datasets input inputs log logs model models output outputs "
+    "result results test train training val validation weights".split()
+)
+
+
+def _folder(text: str, buckets: set[str]) -> tuple[str, str]:
+    """Return the message about a folder that stands where `/gcs/` has a bucket, and what to write; "" if there is none."""
+    name = next((one for one in _GCS.findall(text) if one in _FOLDERS), "")
+    if not name or name in buckets:
+        return "", ""
+    bucket = min(buckets) if len(buckets) == 1 else "BUCKET"
+    return f"/gcs/{name} is the bucket {name!r}: the word after /gcs/ names a bucket", f"write /gcs/{bucket}/{name}"
+
+
+def _buckets(document: Document) -> set[str]:
+    """Return the buckets that the job names, without those whose name below /gcs/ looks like a folder."""
+    texts = [document.output_folder, *(text for pool in document.pools for text in [*_texts(pool), *pool.package_uris])]
+    named = {name for text in texts for name in _GS.findall(text)}
+    return named | {name for text in texts for name in _GCS.findall(text) if name not in _FOLDERS}
+
+
 def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         texts = [(f"args[{number}]", arg) for number, arg in enumerate(pool.args)]
         texts += [(f"env[{number}].value", str(variable.get("value", ""))) for number, variable in enumerate(pool.env)]
         for item, text in texts:
-            wrong = _stray(text)
+            wrong, fix = _stray(text), ""
+            if not wrong and "/gcs/" in text:
+                wrong, fix = _folder(text, _buckets(document))
             if wrong:
-                yield Problem(f"{pool.program_path}.{item}", wrong)
+                yield Problem(f"{pool.program_path}.{item}", wrong, fix)
 
 
+_GS = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)")
 _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
+
+
+def _texts(pool: Pool) -> list[str]:
+    """Return the words of a pool's command, its arguments and the values of its variables."""
+    return [*map(str, pool.program.get("command", ())), *pool.args, *(str(one.get("value", "")) for one in pool.env)]
 
 
 def _mounted(pool: Pool) -> list[str]:
     """Return the buckets that a pool reads or writes below /gcs, as far as its command, arguments and variables name them."""
-    texts = [*map(str, pool.program.get("command", ())), *pool.args, *(str(one.get("value", "")) for one in pool.env)]
-    return [name for text in texts for name in _GCS.findall(text)]
+    return [name for text in _texts(pool) for name in _GCS.findall(text)]
 
 
 def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
@@ -198,6 +228,6 @@ RULES = (
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
     Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.", join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri, "safe"),
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
-    Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
-         join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
+    Rule("stray-uri", Severity.WARNING, "gs:// URIs and /gcs/ paths in arguments and variables name a bucket.",
+         join(_BUCKET_RULES, CODE_DOC, WALKTHROUGH), stray_uri),
 )  # fmt: skip

@@ -14,7 +14,8 @@ from vertexrig.spec.document import Document, Pool, machine_path, scheduling_str
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:
     """Yield the running pools on TPUs: the pool, the TPU's name, and the machine's row if it is known."""
     for pool in document.running:
-        name = tpu_name(pool, context.catalog)
+        # a machine type of GKE, such as cloud-tpu-v4-podslice, asks for a TPU that has no name here
+        name = tpu_name(pool, context.catalog) or (pool.machine_type if "tpu" in pool.machine_type else "")
         if name:
             yield pool, name, context.catalog.machines.get(pool.machine_type)
 

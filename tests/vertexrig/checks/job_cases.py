@@ -106,6 +106,7 @@ TPU = (
     Case("tpu-one-pool", "tpu-v3", {"workerPoolSpecs[1]": pool("n1-standard-8")}),
     Case("tpu-one-replica", "tpu-v5e", {"workerPoolSpecs[0].replicaCount": 2}, also=("chief-replicas",)),
     Case("tpu-in-study", "sweep", {f"{T}{M0}": {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "2x2"}}),
+    Case("tpu-in-study", "sweep", {f"{T}{M0}": {"machineType": "cloud-tpu-v4-podslice"}}, also=("machine-unknown",)),
     Case("tpu-spot-pod", "tpu-v5e", {f"{M0}.tpuTopology": "4x4", "scheduling.strategy": "SPOT"},
          {"scheduling.strategy": "SPOT"}),
     Case("tpu-spot-pod", "tpu-v3", {f"{M0}.acceleratorCount": 32, "scheduling.strategy": "SPOT"}),
@@ -141,7 +142,8 @@ QUOTA = (
 )  # fmt: skip
 
 CLUSTER = (
-    Case("pools-missing", "cpu", {"workerPoolSpecs": DROP}),
+    Case("pools-missing", "cpu", {"workerPoolSpecs": DROP}, severity="warning"),
+    Case("pools-missing", "cpu", {"workerPoolSpecs": []}, severity="error"),
     Case("pools-missing", "sweep", {"trialJobSpec": DROP}, also=("trial-timeout",)),
     Case("chief-empty", "workers", {"workerPoolSpecs[0]": {}}),
     Case("chief-replicas", "cpu", {"workerPoolSpecs[0].replicaCount": 5}),
@@ -273,9 +275,22 @@ PROGRAM = (
     Case("gcsfuse", "cpu", {f"{C0}.args": ["gcsfuse data /data && python t.py"]}, {f"{C0}.args": ["/opt/gcsfuse-notes.txt"]}, at=f"{C0}.args[0]"),
     Case("gcsfuse", "cpu", {f"{C0}.command": ["gcsfuse"], f"{C0}.args": ["data", "/data"]}, {f"{C0}.command": ["python", "/gcs/data/t.py"]}),
     Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "TF_CONFIG", "value": "{}"}]}),
-    Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "AIP_MODEL_DIR", "value": "/tmp"}]}),
+    Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "AIP_MODEL_DIR", "value": "/tmp"}]},
+         {f"{C0}.env": [{"name": "AIP_MODEL_DIR", "value": "/tmp"}], "baseOutputDirectory": DROP}),
+    Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "AIP_TENSORBOARD_API_URI", "value": "x"}],
+                                     "tensorboard": _BOARD, **_ACCOUNT},
+         {f"{C0}.env": [{"name": name, "value": "x"} for name in ("AIP_TENSORBOARD_API_URI", "AIP_TRAINING_DATA_URI",
+                                                                  "AIP_DATA_FORMAT")]}),
     Case("env-reference", "cpu", {f"{C0}.env": [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "1"}]},
          {f"{C0}.env": [{"name": "B", "value": "$$(A)"}, {"name": "A", "value": "$(B)"}]}),
+    Case("env-reference", "cpu", {f"{C0}.env": [{"name": "A", "value": "x-$(A)"}]},
+         {f"{C0}.env": [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]}, at=f"{C0}.env[0].value"),
+    Case("env-reference", "cpu", {f"{C0}.env": [{"name": "A", "value": "$(gcloud config get project)"}]},
+         {f"{C0}.env": [{"name": "A", "value": "$$(cat /a)"}, {"name": "B", "value": "echo $(date +%s) > /b"}]}),
+    Case("env-reference", "cpu", {f"{C0}.env": [{"name": "A", "value": "gs://my-bucket/$(date +%F)/x"}]},
+         {f"{C0}.env": [{"name": "A", "value": "$(date +%F)"}], f"{C0}.args": ["eval echo $A"]}),
+    Case("env-reference", "cpu", {f"{C0}.env": [{"name": "API_KEY", "value": "`cat /run/key`"}]},
+         {f"{C0}.env": [{"name": "A", "value": "use `x y` here"}]}),
 )  # fmt: skip
 
 SCHEDULING_CASES = (
@@ -300,6 +315,8 @@ SCHEDULING_CASES = (
          {"scheduling.disableRetries": True}),
     Case("spot-restarts", "cpu", {"scheduling.strategy": "SPOT"}),
     Case("spot-restarts", "cpu", {"scheduling.strategy": "SPOT", "baseOutputDirectory": DROP}, severity="warning"),
+    Case("spot-restarts", "cpu", {"scheduling.strategy": "SPOT", "scheduling.disableRetries": True,
+                                  "baseOutputDirectory": DROP}, severity="info"),
 )  # fmt: skip
 
 STORAGE = (
@@ -316,6 +333,9 @@ STORAGE = (
     Case("stray-uri", "cpu", {f"{C0}.args": ["gs:/my-bucket/x"]}, {f"{C0}.args": ["gs://$(BUCKET)/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.env": [{"name": "DATA", "value": "/gcs/My Bucket/x"}]},
          {f"{C0}.env": [{"name": "DATA", "value": "/gcs/my-bucket/x"}]}),
+    Case("stray-uri", "cpu", {f"{C0}.args": ["--out=/gcs/output"]}, {f"{C0}.args": ["--out=/gcs/output-of-runs"]}),
+    Case("stray-uri", "cpu", {f"{C0}.args": ["--data", "/gcs/datasets/x"]},
+         {f"{C0}.args": ["--data", "/gcs/datasets/x", "--list=gs://datasets/y"]}, at=f"{C0}.args[1]"),
     Case("package-missing", "python", {f"{P0}.packageUris": DROP}),
     Case("package-uri", "python", {f"{P0}.packageUris": ["dist/trainer-0.1.tar.gz"]}),
     Case("package-uri", "python", {f"{P0}.packageUris": ["/gcs/my-bucket/trainer-0.1.tar.gz"]}),
@@ -325,6 +345,7 @@ STORAGE = (
 
 DISKS = (
     Case("disk-type", "cpu", {D0: _disk("pd-sdd")}, {D0: _disk("pd-standard")}),
+    Case("disk-type", "cpu", {D0: _disk("pd-balanced")}),
     Case("disk-size", "cpu", {D0: _disk(size=50)}, {D0: _disk(size=64_000)}),
     Case("disk-size", "cpu", {D0: _disk(size=64_001)}, {D0: {"bootDiskType": "pd-ssd"}}),
     Case("disk-machine", "cpu", {_ARM: "n4-standard-8", D0: _disk()},
@@ -343,6 +364,8 @@ IDENTITY = (
          ok_region="us-central1"),
     Case("tensorboard", "cpu", {"tensorboard": "gs://your-bucket/logs", **_ACCOUNT}, {"tensorboard": "projects/your-project/locations/us-central1/tensorboards/7", **_ACCOUNT}, also=("placeholder",)),
     Case("tensorboard-account", "cpu", {"tensorboard": _BOARD}, {"tensorboard": _BOARD, **_ACCOUNT}),
+    Case("tensorboard-account", "cpu", {"tensorboard": "projects/${P}/locations/us-central1/tensorboards/1"},
+         {"tensorboard": _BOARD, **_ACCOUNT}, also=("placeholder",)),
     Case("experiment", "cpu", {"experiment": "mine", **_ACCOUNT}, {"experiment": _CONTEXT, **_ACCOUNT}),
     Case("experiment", "cpu", {"experiment": _CONTEXT, "tensorboard": _BOARD, **_ACCOUNT}),
     Case("experiment-where", "workers", {"experiment": _CONTEXT, **_ACCOUNT}),
@@ -420,6 +443,7 @@ def _env(name: str, value: str) -> dict[str, Any]:
 
 # made up, and put together so that no scanner takes them for real ones
 _GOOGLE_KEY, _HUB_KEY, _WANDB_KEY = "AI" + "za" + "Sy0" * 12, "hf" + "_" + "Ab1" * 11, "0f" * 20
+_KAGGLE_KEY = "KG" + "AT_" + "0f" * 16
 SECRETS = (
     Case("plain-secret", "cpu", _env("MAPS", _GOOGLE_KEY), _env("MAPS", "AIza")),
     Case("plain-secret", "cpu", _env("HUB", _HUB_KEY), _env("HUB", "hf_home")),
@@ -429,6 +453,9 @@ SECRETS = (
          _env("HF_TOKEN", "projects/p/secrets/hf/versions/latest")),
     Case("plain-secret", "cpu", _env("CLIENT_SECRET", "abcdefgh"), _env("CLIENT_SECRET", "/secrets/client")),
     Case("plain-secret", "cpu", _env("OPENAI_API_KEY", "sk" + "-" + "a1" * 12), _env("MAX_TOKEN", "4096")),
+    Case("plain-secret", "cpu", _env("KAGGLE_KEY", _KAGGLE_KEY), _env("KAGGLE_KEY", "my-kaggle-key")),
+    Case("plain-secret", "cpu", _env("KAGGLE_KEY", "0f" * 16), _env("CACHE_KEY", "0f" * 16)),
+    Case("plain-secret", "cpu", {f"{C0}.args": ["--kaggle-key", "0f" * 16]}, {f"{C0}.args": ["--md5", "0f" * 16]}),
     Case("plain-secret", "cpu", {f"{C0}.args": ["--api_key=abcdefghij"]}, {f"{C0}.args": ["--api_key=$(API_KEY)"]}),
     Case("plain-secret", "cpu", {f"{C0}.args": ["--hub-token", "abcdefghij"]}, {f"{C0}.args": ["--hub-token", "</s>"]}),
     Case("plain-secret", "sweep", {f"{T}{C0}.env": [{"name": "A", "value": _HUB_KEY}]},

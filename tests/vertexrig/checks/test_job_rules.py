@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.vertexrig.checks.job_bases import C0, TODAY, VALID, edited
@@ -29,6 +31,42 @@ def test_valid_specs_give_no_error(base: str) -> None:
     findings = found(base)
     loud = {finding.id for finding in findings if finding.severity is not Severity.INFO}
     assert loud <= {"image-availability"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "rule", "words"),
+    [
+        ({"workerPoolSpecs[0].diskSpec": {"bootDiskType": "pd-balanced"}}, "disk-type", "Choices: pd-ssd"),
+        ({f"{C0}.env": [{"name": "HF_TOKEN", "value": "$(HF_TOKEN)"}]}, "env-reference", "refers to itself"),
+        ({f"{C0}.env": [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "1"}]}, "env-reference", "move B up"),
+        ({f"{C0}.args": ["--out=/gcs/output/x"]}, "stray-uri", "write /gcs/my-bucket/output"),
+        ({f"{C0}.args": ["--out=/gcs/output/x", "gs://other/y"]}, "stray-uri", "write /gcs/BUCKET/output"),
+    ],
+)
+def test_a_finding_says_what_was_meant(edits: dict[str, Any], rule: str, words: str) -> None:
+    """The message and the fix fit the value: no wrong guess, and the job's only bucket by its name."""
+    document = spec.parse(edited("cpu", edits), file="job.yaml")
+    (found,) = (one for one in check(document, Context(load())) if one.id == rule)
+    assert words in f"{found.message} {found.fix}"
+
+
+def test_an_unfilled_tensorboard_may_become_empty() -> None:
+    """A placeholder in place of the whole TensorBoard does not ask for a service account."""
+    document = spec.parse(edited("cpu", {"tensorboard": "${BOARD}"}), file="job.yaml")
+    assert [one.id for one in check(document, Context(load())) if one.severity is Severity.ERROR] == ["placeholder"]
+
+
+def test_pools_come_from_flags_only_where_a_file_is_given_to_gcloud() -> None:
+    """A file without pools is a warning that names gcloud's flag; a job as data, or in the API's form, is an error."""
+    file = "scheduling: {timeout: 60s}\n"
+    documents = [
+        spec.parse(file, file="job.yaml"),
+        spec.parse(file, file="vertexrig.yaml", foreign=False),
+        spec.parse(f"jobSpec: {{{file.strip()}}}\n", file="job.yaml"),
+    ]
+    found = [one for document in documents for one in check(document, Context(load())) if one.id == "pools-missing"]
+    assert [one.severity.value for one in found] == ["warning", "error", "error"]
+    assert "--worker-pool-spec" in found[0].message and "--worker-pool-spec" in found[0].fix
 
 
 @pytest.mark.parametrize("region", ["us-central1", "europe-west4", "asia-southeast1"])
