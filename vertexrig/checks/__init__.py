@@ -46,7 +46,9 @@ def _may_name_strategy(document: Document, context: Context) -> bool:
 
 
 def _has_command(document: Document, context: Context) -> bool:
-    commands = any((pool.container or {}).get("command") for pool in document.pools)
+    # args may name a shell
+    shells = any(pool.args and pool.args[0].endswith("sh") for pool in document.pools)
+    commands = shells or any((pool.container or {}).get("command") for pool in document.pools)
     return commands or bool(context.trainer_unused) or context.trainer is not None
 
 

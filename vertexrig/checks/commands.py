@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks._arguments import passed
-from vertexrig.checks.model import ARGPARSE, CONTAINER_SETTINGS, Context, Problem, Rule, join
+from vertexrig.checks.model import ARGPARSE, CONTAINER_SETTINGS, TUNING_DOC, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
@@ -18,6 +18,15 @@ from vertexrig.trainer_source.trainer_model import TrainerSource
 _HYDRA = ("--cfg", "--package", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info")
 """Options of Hydra itself that take a value; argparse takes them shortened."""
 _SHELL = r"(?:.*/)?(?:ba|da|z|a)?sh"
+_POSITIONAL = r"\$\{?[!#]?([@*#\d])"
+"""A use of the words after a shell's script: `$@`, `"${*}"`, `$1`, `$#`."""
+_MAY_USE = re.compile(
+    r"\b(?:getopts|eval|source)\b|(?:^|[;&|(]|\b(?:then|do|else))\s*\.\s|\bfor\s+\w+\s*(?:;|$|do\b)"
+    r"|BASH_ARGV|/proc/|\{[{%]|\A\s*[\"']?\$",
+    re.MULTILINE,
+)
+"""Another way to use them, or a text that is still to be filled in."""
+_POSIX = "bash 5.2.15 and dash 0.5.12, run 2026-11-29"
 _DOCKER = "Dockerfile reference, ENTRYPOINT (moby/buildkit, frontend/dockerfile/docs/reference.md, read 2026-11-21)"
 
 
@@ -55,6 +64,68 @@ def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Poo
     pool, given = found
     message = f"{location.file}:{location.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
     yield Problem(f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]')
+
+
+def shell_args(document: Document, context: Context) -> Iterator[Problem]:
+    yield from entrypoint_shell(document, context)
+    seen = set()
+    for pool in document.pools:
+        path, script, after = _script(pool)
+        if not script or f"{pool.program_path}.args" in document.placeholders or _MAY_USE.search(script):
+            continue
+        # the other pools may do without the values of a trial
+        tuned = [f"--{parameter.id}=VALUE" for parameter in document.parameters if pool.index == 0 and parameter.id]
+        given = [*after, *tuned]
+        # the first word is $0, where a name such as `bash` belongs
+        named = not given or not given[0].startswith("-") or given[0] in {"-", "--"}
+        uses = set(re.findall(_POSITIONAL, script))
+        if uses - {"@", "*"}:
+            continue
+        if uses:
+            lost = [] if named else given[:1]
+        else:
+            lost = given[1:] if named else given
+        if not lost or (script, *lost) in seen:
+            continue
+        seen.add((script, *lost))
+        # a flag's value may be a secret
+        words = [
+            word if word in tuned else word.partition("=")[0] if word.startswith("-") else quoted(word) for word in lost
+        ]
+        shown = f"{', '.join(words[:3])}{', …' if len(lost) > 3 else ''}"
+        name = "write a word such as bash after the script, which becomes $0"
+        pass_on = 'write "$@" after the program in the script'
+        if uses:
+            text, fix = f'{shown} is the first word after the script: it becomes $0, which "$@" leaves out', name
+        else:
+            what = "the values of a trial come" if tuned else "these words come"
+            text = (
+                f"the program never gets {shown}: {what} after the script, as $0, $1, …, which the script does not use"
+            )
+            fix = pass_on if after and named else f"{pass_on}, and {name}"
+        yield Problem(path, text, fix, Severity.WARNING)
+
+
+def _script(pool: Pool) -> tuple[str, str, list[str]]:
+    """Return a shell's script in a container's command line, as in `bash -c`: its path, its text, and the words after it; "" if there is none."""
+    command = [str(word) for word in (pool.container or {}).get("command", ())]
+    words = [*command, *pool.args] if pool.container is not None else []
+    is_value = False
+    for index, word in enumerate(words[1:-1], 1):
+        if is_value or not re.fullmatch(_SHELL, words[0]):
+            is_value = False
+        elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
+            found = index + 1
+            key = f"command[{found}]" if found < len(command) else f"args[{found - len(command)}]"
+            # more options may follow, or be missing their value
+            if words[found].startswith(("-", "+")) or "o" in word:
+                break
+            return f"{pool.program_path}.{key}", words[found], words[found + 1 :]
+        elif not word.startswith(("-", "+")) or word == "--":
+            break  # a script's file
+        else:
+            is_value = word.endswith(("o", "O")) or word in {"--rcfile", "--init-file"}
+    return "", "", []
 
 
 @of_trainer
@@ -136,7 +207,8 @@ RULES: tuple[Rule, ...] = (
     Rule("command-words", Severity.ERROR, "A command is a list of words.", join(_DOCKER, CONTAINER_SETTINGS), command_words),
     Rule("trainer-unused", Severity.ERROR, "The trainer named with --trainer is what the job runs.",
          CONTAINER_SETTINGS, trainer_unused),
-    Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form.", _DOCKER, entrypoint_shell),
+    Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form, and a shell's script passes them on.",
+         join(_DOCKER, TUNING_DOC, _POSIX), shell_args),
     Rule("args-replace-cmd", Severity.ERROR, "Args go to an image with an ENTRYPOINT.",
          join(_DOCKER, CONTAINER_SETTINGS), args_replace_cmd),
 )  # fmt: skip

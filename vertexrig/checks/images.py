@@ -191,7 +191,9 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     package = "write the image as executorImageUri of a pythonPackageSpec, with packageUris and pythonModule"
     if not command and (not pool.args or re.match(r"--\w", pool.args[0])):
         given = (
-            f"args ({pool.args[0][:60]}{', …' if len(pool.args) > 1 else ''})" if pool.args else "no command or args"
+            f"args ({pool.args[0].partition('=')[0][:60]}{', …' if len(pool.args) > 1 else ''})"
+            if pool.args
+            else "no command or args"
         )
         text = f"{name} is a prebuilt image, with libraries and no trainer, and containerSpec has {given}: nothing names a program to run"
         return Problem(_path(pool), text, package, Severity.WARNING)

@@ -171,6 +171,27 @@ CLUSTER = (
     Case("reduction-machine", "reduction", {"workerPoolSpecs[2].machineSpec.machineType": "n1-highcpu-32"}),
 )  # fmt: skip
 
+_SH, _TRIAL = f"{C0}.command", f"{T}{C0}"
+_PLAIN = "pip install x && python train.py --epochs=3"
+SHELL = (
+    Case("entrypoint-shell", "sweep", {f"{_TRIAL}.command": ["bash", "-c"], f"{_TRIAL}.args": [_PLAIN]},
+         {f"{_TRIAL}.command": ["bash", "-c"], f"{_TRIAL}.args": [f'{_PLAIN} "$@"', "bash"]}, f"{_TRIAL}.args[0]", severity="warning"),
+    # the first value is $0
+    Case("entrypoint-shell", "sweep", {f"{_TRIAL}.command": ["sh", "-ec", f'{_PLAIN} "$@"'], f"{_TRIAL}.args": DROP},
+         {f"{_TRIAL}.command": ["sh", "-ec", f'{_PLAIN} "$0" "$@"'], f"{_TRIAL}.args": DROP}, f"{_TRIAL}.command[2]", severity="warning"),
+    Case("entrypoint-shell", "sweep", {f"{_TRIAL}.args": ["/bin/bash", "-o", "pipefail", "-c", _PLAIN, "bash"]},
+         {f"{_TRIAL}.args": ["/bin/bash", "-o", "pipefail", "-c", f"{_PLAIN} ${{1}}", "bash"]}, f"{_TRIAL}.args[4]", severity="warning"),
+    Case("entrypoint-shell", "cpu", {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": ["--lr=1"]},
+         {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": ["trainer"]}, f"{_SH}[2]", severity="warning"),
+    *(Case("entrypoint-shell", "cpu", {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": ["bash", "--lr=1"]},
+           {_SH: ["bash", "-c", good], f"{C0}.args": ["--", "--lr=1"]}, f"{_SH}[2]", severity="warning")
+      for good in ("python train.py ${*}", "while getopts l: o; do :; done", "for w do echo; done", ". /opt/run.sh", "source run.sh",
+                   "eval $LINE", "$LINE", "python train.py {{ flags }}")),
+    Case("entrypoint-shell", "cpu", {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": ["bash", "--lr=1"]},
+         {_SH: ["bash", "run.sh", "-c", "a"], f"{C0}.args": ["bash", "--lr=1"]}, f"{_SH}[2]", severity="warning"),
+    Case("entrypoint-shell", "workers", {_SH: ["bash", "-c", _PLAIN], "workerPoolSpecs[1].containerSpec.command": ["bash", "-c", _PLAIN]},
+         {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": "${ARGS}"}, f"{_SH}[2]", severity="warning"),
+)  # fmt: skip
 _LIBRARIES = f"{PREBUILT}/tf-cpu.2-17.py310:latest"
 _GPU = f"{PREBUILT}/tf-gpu.2-17.py310:latest"
 IMAGES = (
@@ -469,6 +490,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "quotas": QUOTA,
     "cluster": CLUSTER,
     "images": IMAGES,
+    "shell": SHELL,
     "program": PROGRAM,
     "scheduling": SCHEDULING_CASES,
     "storage": STORAGE,
