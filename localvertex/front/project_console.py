@@ -6,7 +6,7 @@ What the page asks of the local Vertex's APIs is read from the services; no othe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, PAGE, TUNING, Vertex, service_url
 from vertexrig.project.config import Loaded
 from vertexrig.spec.api_names import location
+from vertexrig.submit.claims import LABEL
 
 UNKNOWN = -1
 """Number of resources where the service does not tell it."""
@@ -60,22 +61,23 @@ class ProjectResources:
     def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
         """Return how many resources of a kind there are, UNKNOWN for more than `most`, and the newest of them.
 
-        The jobs of trials are left out, and the studies, of which each tuning job has one.
+        The jobs of the trials of vertexrig's sweeps are left out, which have the labels of the sweep, and the studies, of which each
+        tuning job has one.
         """
         if kind == STUDIES:
             return 0, []
-        sweeps = self._listed(TUNING, most) if kind == CUSTOM else ()
-        ran = {trial.get("customJob") for sweep in sweeps for trial in sweep.get("trials") or ()}
-        rows = [row for row in self._listed(kind, most + len(ran) + 1) if row.get("name") not in ran]
+        runs = {_run(sweep) for sweep in self._listed(TUNING, most)} - {""} if kind == CUSTOM else set()
+        rows = list(self._listed(kind, most + 1, without=runs))
         rows.sort(key=lambda row: str(row.get("createTime")), reverse=True)
         if kind == TUNING:
             self._studies |= {str(row.get("name")): row for row in rows[:most]}
         found = [StoredResource(str(row.get("name", "")), 0, row, {}) for row in rows[:most]]
         return (UNKNOWN if len(rows) > most else len(rows)), found
 
-    def _listed(self, kind: str, most: int) -> Iterator[Json]:
+    def _listed(self, kind: str, most: int, without: Collection[str] = ()) -> Iterator[Json]:
         for one in self._regions.values():
-            yield from islice(one.rest.pages(f"/{one.parent}/{kind}", kind, {"pageSize": PAGE}), most)
+            rows = one.rest.pages(f"/{one.parent}/{kind}", kind, {"pageSize": PAGE})
+            yield from islice((row for row in rows if _run(row) not in without), most)
 
     def get(self, name: str) -> StoredResource | None:
         answer = self.rest(name.split("/")[3]).find(f"/{name}") if name.count("/") >= 5 else None
@@ -90,6 +92,11 @@ class ProjectResources:
 
     def child(self, study: str, trial: str) -> str:
         return next((str(one.get("customJob", "")) for one in self.trials(study) if one.get("id") == trial), "")
+
+
+def _run(job: Json) -> str:
+    """Return the run that a job's labels name, "" if vertexrig did not start it."""
+    return str((job.get("labels") or {}).get(LABEL, ""))
 
 
 class ProjectConsole(Console):

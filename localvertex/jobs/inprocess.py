@@ -97,8 +97,8 @@ class LocalJobs:
         return str(self._jobs.add(self._parent, fields, data)["name"])
 
     def get(self, name: str) -> Json:
-        """Return a job or study as the API would show it."""
-        return (self._studies if f"/{TUNING_JOBS}/" in name else self._jobs).get(name)
+        """Return a job as the API would show it, or a study with all that is known of its trials."""
+        return self._studies.record(name) if f"/{TUNING_JOBS}/" in name else self._jobs.get(name)
 
     def follow(
         self,

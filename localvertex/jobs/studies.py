@@ -153,6 +153,10 @@ class Studies:
         """Return a tuning job's body with its trials, or 404."""
         return with_trials(self.store, self._stored(name))
 
+    def record(self, name: str) -> Json:
+        """Return what `get` does, and of ended trials their jobs and measurements, too."""
+        return with_trials(self.store, self._stored(name), whole=True)
+
     def cancel(self, name: str) -> None:
         """Begin to cancel a tuning job and its trials."""
         if self._stored(name).body["state"] in ENDED:
@@ -275,19 +279,21 @@ class Studies:
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
 
 
-def with_trials(store: ResourceStore, study: StoredResource) -> Json:
-    """Return a tuning job's body with its trials."""
-    trials = [_shown(record) for record in store.trials(study.name)]
+def with_trials(store: ResourceStore, study: StoredResource, *, whole: bool = False) -> Json:
+    """Return a tuning job's body with its trials, as the API shows it; with `whole`, with all that is known of them."""
+    trials = [_shown(record, whole) for record in store.trials(study.name)]
     return {**study.body, "trials": trials} if trials else study.body
 
 
-def _shown(record: Mapping[str, Any]) -> Json:
+def _shown(record: Mapping[str, Any], whole: bool) -> Json:
     """Return a trial's record as a tuning job shows it.
 
     Its final measurement has no time (recordings of 2021 and 2022), and step 1 where the trainer reported step 0 or none (recording of 2023-12-28).
+    Once it has ended, neither its job nor its measurements are shown (seven recordings of 2021 to 2024), though the message has both.
     """
     # `failed` is the run's own; the API's Trial has no such field.
-    shown = {key: value for key, value in record.items() if key != "failed"}
+    left_out = ("failed",) if whole or not record.get("endTime") else ("failed", "customJob", "measurements")
+    shown = {key: value for key, value in record.items() if key not in left_out}
     if final := shown.get("finalMeasurement"):
         timeless = {key: value for key, value in final.items() if key != "elapsedDuration"}
         shown["finalMeasurement"] = timeless | ({"stepCount": "1"} if timeless.get("stepCount") == "0" else {})

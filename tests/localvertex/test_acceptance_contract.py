@@ -193,7 +193,7 @@ def test_refusals(backend: Backend, unique: str) -> None:
 
 
 def test_tuning_job(backend: Backend, unique: str) -> None:
-    """A study of two trials ends with both measured, each run by a custom job that can be looked up."""
+    """A study of two trials ends with both measured; an ended trial names no job."""
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
         "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}],
@@ -210,7 +210,7 @@ def test_tuning_job(backend: Backend, unique: str) -> None:
         measured = trial["finalMeasurement"]["metrics"]
         assert trial["state"] == "SUCCEEDED" and parameter["parameterId"] == "rate"
         assert measured == [{"metricId": "accuracy", "value": pytest.approx(1 - parameter["value"])}]
-        assert backend.call("GET", f"{backend.vertex}/v1/{trial['customJob']}")["state"] == "JOB_STATE_SUCCEEDED"
+        assert "customJob" not in trial
     backend.call("DELETE", f"{backend.vertex}/v1/{made['name']}")
 
 

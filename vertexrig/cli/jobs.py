@@ -34,8 +34,8 @@ from vertexrig.submit.reconcile import Reconciler, seen_twice
 )
 @options.format_option("text", "json")
 def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, format_: str) -> None:
-    """List jobs and sweeps on Vertex AI, or with --local the rehearsals on this machine, the newest first. The jobs of a sweep's
-    trials are not listed.
+    """List jobs and sweeps on Vertex AI, or with --local the rehearsals on this machine, the newest first. The jobs of the
+    trials of a sweep that vertexrig started are not listed.
     """
     if where.local:
         _rehearsals(where.file, live, limit, format_)
@@ -49,12 +49,10 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
     filters += [LIVE_FILTER] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
-    trials = {trial.get("customJob") for sweep in sweeps for trial in sweep.data.get("trials", ())}
-
     # Without a limit for the service: the jobs of trials are left out below, and could fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
-    # a sweep's trials are custom jobs, which have its label if it has one
-    alone = (one for one in listed if one.labels.get(LABEL) not in runs and one.name not in trials)
+    # a trial's job has the labels of its sweep; a trial that has ended does not name its job
+    alone = (one for one in listed if one.labels.get(LABEL) not in runs)
     customs = itertools.islice(alone, limit)
     found = sorted([*sweeps[:limit], *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)

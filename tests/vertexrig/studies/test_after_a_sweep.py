@@ -173,34 +173,32 @@ def test_follow_up_writes_a_sweep_that_runs(fresh: Place) -> None:
     assert third["name"] == "tune-3"
 
 
-def test_jobs_lists_other_people_s_sweeps_without_their_trials(fresh: Place) -> None:
-    """A sweep that no vertexrig made is listed once, its trials' jobs are not, and `--own` leaves it out."""
+def test_jobs_lists_sweeps(fresh: Place) -> None:
+    """The jobs of trials of vertexrig's sweeps are not listed; `--own` leaves other people's sweeps out."""
     vertex = clouds.vertex(fresh.here)
     own = vertex.lookup("tune")
     kept = ("studySpec", "trialJobSpec", "parallelTrialCount")
     body = {**{key: own.data[key] for key in kept}, "displayName": "another-s", "maxTrialCount": 2}
     name = vertex.rest.call("POST", f"/{own.name.rpartition('/')[0]}", json=body).data["name"]
     fresh.ended(name)
-    found = vertex.get(name)
-    assert found is not None
-    trials = {trial["customJob"] for trial in found.data["trials"]}
-    assert len(trials) == 2 and trials <= {job.name for job in vertex.list("customJobs")}
+    trials = {job.name: job.display_name for job in vertex.list("customJobs") if "-trial-" in job.display_name}
     listed = {job["name"] for job in fresh.run("jobs", "--limit", "1000")[1]["jobs"]}
-    assert name in listed and not trials & listed
-    few = [job["name"] for job in fresh.run("jobs", "--limit", "1")[1]["jobs"]]
-    older = {trial["customJob"] for trial in own.data["trials"]}
-    assert name in few and not older & {*few}
-    assert not {name, *trials} & {job["name"] for job in fresh.run("jobs", "--own", "--limit", "1000")[1]["jobs"]}
+    assert {name, own.name} <= listed
+    assert {trials[job] for job in trials.keys() & listed} == {"another-s-trial-1", "another-s-trial-2"}
+    assert name in [job["name"] for job in fresh.run("jobs", "--limit", "1")[1]["jobs"]]
+    mine = {job["name"] for job in fresh.run("jobs", "--own", "--limit", "1000")[1]["jobs"]}
+    assert own.name in mine and not {name, *trials} & mine
 
 
 def test_a_sweep_is_found_by_its_name_in_the_project_too(fresh: Place) -> None:
-    """Its display name is what the service knows; `--trial` of a job that is no sweep is refused."""
+    """Its display name is what the service knows; `--trial` is refused where the service names no job of that trial."""
     fresh.file.write_text(PROJECT.replace("  tune:\n    job: quick", "  mine:\n    display_name: tune\n    job: quick"))
     code, document, said = fresh.run("watch", "mine", "--poll", "0.1")
     assert code == 0 and document["job"]["displayName"] == "tune", said
-    code, document, said = fresh.run("logs", "mine", "--trial", "1", "--print-command")
-    assert code == 0, said
-    code, _, said = fresh.run("logs", document["job"].rpartition("/")[2], "--trial", "3", "--print-command")
+    code, _, said = fresh.run("logs", "mine", "--trial", "1", "--print-command")
+    assert code == 2 and "does not name the job of trial 1; `vertexrig logs mine` streams the log of all trials" in said
+    job = next(clouds.vertex(fresh.here).list("customJobs"))
+    code, _, said = fresh.run("logs", job.id, "--trial", "3", "--print-command")
     assert code == 2 and "is a custom job; it has no trials: leave out --trial" in said
     code, sweep, said = fresh.run("logs", "mine", "--print-command")
     assert code == 0 and f"hp-tuning-jobs stream-logs {sweep['job'].rpartition('/')[2]} " in sweep["command"], said
