@@ -56,14 +56,14 @@ def _job_of_trial(job: str, sweep: RemoteJob, trial: str) -> str:
 @click.command("logs")
 @click.argument("job", cls=NameArgument)
 @options.file_option
-@click.option("--trial", metavar="ID", help="Stream the lines of one trial of a sweep.")
+@click.option("--trial", metavar="ID", help="Stream the lines of one trial of a sweep, while it runs.")
 @options.poll_option
 @click.option("--print-command", is_flag=True, help="Print the gcloud command, and do not run it.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
     """Stream the log of JOB (name, id, resource name, or display name) with gcloud until the job has ended.
 
-    The log of a sweep has the lines of all its trials; --trial shows those of one.
+    The log of a sweep has the lines of all its trials; --trial shows those of one that runs.
     """
     loaded = config.load(file)
     vertex = remote.service(loaded)
