@@ -9,6 +9,7 @@ import os
 import re
 
 from vertexrig.catalog import load
+from vertexrig.package.image_modules import declared_modules
 
 # (pattern in the output, its cause and what to do); the first match counts
 HINTS: tuple[tuple[str, str], ...] = (
@@ -101,7 +102,7 @@ _MODULES = {
     "xgboost": ("xgboost",),
     "ray": ("ray",),
 }
-_HERE = "install it here, or name a Python that has it under `local: interpreters:` in the project file"
+_HERE = "install it here, or write `local: {interpreters: auto}` in the project file, which makes Pythons with what the images have"
 
 
 def hint(text: str, image: str = "", *, container: bool = False, machine: str = "") -> str:
@@ -132,9 +133,12 @@ def _missing(module: str, image: str, container: bool) -> str:
     """Return what to do about a missing module, which this machine lacks, and possibly the image, too."""
     prebuilt, top = load().image(image), module.partition(".")[0]
     has = (
-        ()
+        set()
         if prebuilt is None
-        else (*_MODULES.get(prebuilt.framework, ()), *(("hypertune",) if prebuilt.hypertune else ()))
+        else {
+            *_MODULES.get(prebuilt.framework, ()),
+            *declared_modules(one.partition("==")[0] for one in prebuilt.packages),
+        }
     )
     if container:
         return f"the image does not have the module {module}: add its distribution to the image, or correct the import"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -245,8 +246,8 @@ def env(where: ServerOptions, transparent: bool, shell: str, format_: str) -> No
         run.mention(difference)
         found, unset = dict(difference.set), list(difference.unset)
     else:
-        names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
-        found, unset = control.env(here, **names), []
+        region = {"region": loaded.project.region} if loaded else {}
+        found, unset = control.env(here, project=run.project_of(loaded, os.environ), **region), []
     removed = {"unset": unset} if transparent else {}
     result(format_, {"env": found, **removed}, shells.SHELLS[shell](unset, found))
 

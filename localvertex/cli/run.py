@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import shlex
 import shutil
@@ -126,8 +127,26 @@ def difference(here: RunningServer, loaded: Loaded | None) -> Environment:
     from localvertex.front.variables import transparent  # it needs an extra
 
     project = loaded.project if loaded else None
-    named = project.project if project else os.environ.get("GOOGLE_CLOUD_PROJECT") or "local-project"
+    named = project_of(loaded, os.environ)
     return transparent(here, os.environ, project=named, region=project.region if project else "us-central1")
+
+
+def project_of(loaded: Loaded | None, user: Mapping[str, str]) -> str:
+    """Return the project of the project file; without one, that which Google's libraries take: of a variable, or what gcloud has, whose
+    variable comes before its active configuration.
+    """
+    if loaded is not None:
+        return loaded.project.project
+    given = user.get("GOOGLE_CLOUD_PROJECT") or user.get("CLOUDSDK_CORE_PROJECT")
+    if given:
+        return given
+    folder = Path(user.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
+    parser = configparser.ConfigParser(interpolation=None)
+    with suppress(OSError, ValueError, configparser.Error):
+        active = folder / "active_config"
+        name = user.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (active.read_text().strip() if active.exists() else "default")
+        parser.read_string((folder / "configurations" / f"config_{name}").read_text(encoding="utf-8"))
+    return parser.get("core", "project", fallback="") or "local-project"
 
 
 def mention(change: Environment) -> None:

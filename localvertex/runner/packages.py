@@ -7,6 +7,7 @@ is used and not downloaded. Packages go into it the way the executor of the preb
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import json
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,6 +32,7 @@ from packaging.utils import canonicalize_name
 
 from localvertex.runner.environment import machine_environment, search_path
 from vertexrig.errors import PackageError
+from vertexrig.package.image_modules import distribution_of
 from vertexrig.waiting import waiting
 
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
@@ -44,6 +46,7 @@ Step = Callable[[Path, bool], Said]
 """Called before a package is installed (False), and before its requirements are (True); returns the list that gets pip's lines."""
 
 _READY = "ready.json"
+_INSTALLERS = ("pip", "setuptools", "wheel")
 # Nothing newer than Python 3.7: it runs in the interpreters of old images, too.
 _PROBE = (
     "import json, os, sys; "
@@ -155,11 +158,25 @@ def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
     return digest.hexdigest()[:20]
 
 
+@dataclass(frozen=True)
+class Supplied:
+    """What an image has beside its framework, which its stand-in is to have, too.
+
+    Args:
+        modules: Top-level modules.
+        constraints: The versions that it may have, as pip's constraints.
+    """
+
+    modules: frozenset[str] = frozenset()
+    constraints: tuple[str, ...] = ()
+
+
 def layer(
     base: Interpreter,
     image: str,
     packages: Sequence[Path],
     cache: Path,
+    supplied: Supplied,
     env: Mapping[str, str],
     execute: Execute,
     step: Step = lambda package, requirements: [],
@@ -172,6 +189,7 @@ def layer(
         image: The image it replaces.
         packages: Source distributions or wheels, in order.
         cache: Folder that holds the environments.
+        supplied: What the image has. Of its modules, those that the packages import and this machine lacks are installed, if pip can.
         env: What pip, and so a package's setup.py, sees of the user's environment.
         execute: Runs pip.
         step: Called before each package and its requirements, if they are not in the cache.
@@ -181,7 +199,7 @@ def layer(
         PackageError: A package does not install; the message names it.
     """
     folder = cache / layer_key(base, image, packages)
-    return once(folder, give_up, lambda: _build(base, folder, packages, env, execute, step))
+    return once(folder, give_up, lambda: _build(base, folder, packages, supplied, env, execute, step))
 
 
 def layer_of_commands(
@@ -270,7 +288,8 @@ def layer_note(python: Path, what: str) -> str:
 
     Args:
         python: Its interpreter.
-        what: `replaced` for the requirements that packages of this machine replace, or `broken`; see `_broken`.
+        what: `replaced` for the requirements that packages of this machine replace, `added` for what the image has and this machine
+            lacked, or `broken`; see `_broken`.
     """
     return str(_kept(python.parent.parent).get(what) or "")
 
@@ -289,7 +308,13 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 
 def _build(
-    base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
+    base: Interpreter,
+    folder: Path,
+    packages: Sequence[Path],
+    supplied: Supplied,
+    env: Mapping[str, str],
+    execute: Execute,
+    step: Step,
 ) -> Mapping[str, Any]:
     # Otherwise pip writes lines into the job's log about which its user can do nothing.
     env = {**env, **QUIET_PIP}
@@ -310,13 +335,52 @@ def _build(
     required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
     required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
     steps += [(package.name, True, step(package, True)) for package in packages]
+    constraints = folder / "constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in supplied.constraints), encoding="utf-8")
     # No warnings of conflicts: they are between packages of this machine, which the job does not use.
+    install = [*pip, "install", "--no-warn-conflicts", *(["-c", str(constraints)] if supplied.constraints else [])]
     with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
-        code = execute([*pip, "install", "--no-warn-conflicts", *required], env) if required else 0
+        code = execute([*install, *required], env) if required else 0
     if code != 0:
         names = ", ".join(package.name for package in packages)
         raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
-    return {"replaced": replaced, "broken": _broken(site, base.site), "steps": steps}
+    lacking = [distribution_of(name) for name in _not_found(python, _imported(site) & supplied.modules)]
+    added = ""
+    if lacking:
+        with waiting(f"pip, which installs what the image has and this machine lacks: {', '.join(lacking)}"):
+            # without a word in the job's log: what is lacking after a failure is the replica's to say
+            quietly = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *install, *lacking]
+            if execute(quietly, env) == 0:
+                names = ", ".join(lacking)
+                added = f"this machine lacked {names}, which the image has: pip installed the newest versions"
+    return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": steps}
+
+
+def _imported(site: Path) -> set[str]:
+    """Return the top-level modules that the installed packages import, wherever in a module that is."""
+    found: set[str] = set()
+    for one in metadata.distributions(path=[str(site)]):
+        files = () if one.metadata["Name"] in _INSTALLERS else one.files or ()
+        for file in files:
+            with suppress(OSError, ValueError, SyntaxError, RecursionError):
+                tree = ast.parse(Path(str(file.locate())).read_bytes()) if file.suffix == ".py" else ast.Module([], [])
+                for node in ast.walk(tree):
+                    if isinstance(node, ast.Import):
+                        found |= {alias.name.partition(".")[0] for alias in node.names}
+                    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                        found.add(node.module.partition(".")[0])
+    return found
+
+
+def _not_found(python: Path, modules: Collection[str]) -> list[str]:
+    """Return the modules that an interpreter does not find, in order."""
+    if not modules:
+        return []
+    code = "import importlib.util, sys; print(*(one for one in sys.argv[1:] if importlib.util.find_spec(one) is None))"
+    done = subprocess.run(
+        [str(python), "-c", code, *sorted(modules)], capture_output=True, text=True, timeout=60, env=_own(), cwd="/"
+    )
+    return done.stdout.split()
 
 
 def _broken(site: Path, below: Sequence[str]) -> str:

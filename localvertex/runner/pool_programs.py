@@ -18,6 +18,7 @@ from localvertex.runner.options import RunOptions, TrainerSources, first_match
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.package import builder
+from vertexrig.package.image_modules import SUPPLIED, declared_modules
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.project.local import AUTO, LocalImage
 from vertexrig.spec.document import Pool
@@ -26,6 +27,8 @@ from vertexrig.text import command_line
 _SHELLS = ("sh", "bash")
 _PYTHON = re.compile(r"(?:docker\.io/)?(?:library/)?python(?:[:@].+)?")
 """Docker Hub's image of Python, which has nothing else."""
+_PANDAS_3 = (3, 11)
+"""What pandas 3 needs (its metadata, 3.0.0): an image with an older Python has no pandas of that kind."""
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
@@ -188,19 +191,36 @@ def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, pyth
 def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Callable[..., Path]) -> ReplicaProgram:
     """Install the packages of a pool, and return the program that runs its module."""
     files = [_package(uri, root) for uri in pool.package_uris]
-    python = layer(base, pool.image, files, root / "envs")
+    python = layer(base, pool.image, files, root / "envs", _supplied(pool.image))
     settings, keras = keras2.of_image(base, pool.image)
     return ReplicaProgram(
         (str(python), "-m", pool.module),
         tuple(pool.args),
         (python.parent,),
         settings=settings,
-        stand_ins=(_version_difference(base, pool.image), packages.layer_note(python, "replaced"), keras),
+        stand_ins=(
+            _version_difference(base, pool.image),
+            *(packages.layer_note(python, what) for what in ("replaced", "added")),
+            keras,
+        ),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken_text(python, pool.image),
         steps=packages.steps_of(python.parent.parent),
     )
+
+
+def _supplied(image: str) -> packages.Supplied:
+    """Return what a prebuilt image has beside a framework too large to be installed beside those of this machine."""
+    prebuilt = load().image(image)
+    if prebuilt is None:
+        return packages.Supplied()
+    listed = declared_modules(re.match(r"[\w.-]+", line)[0] for line in prebuilt.packages)  # type: ignore[index]
+    modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
+    # `google` is a namespace: which distribution of it is lacking, its name does not tell
+    modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
+    old = tuple(map(int, prebuilt.python.split("."))) < _PANDAS_3
+    return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())
 
 
 def _broken_text(python: Path, image: str) -> str:
@@ -220,7 +240,7 @@ def _of_built_image(
     file = builder.build(built.path, built.packages, module=built.module, verify=False).path
     # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
     # needs no other one.
-    python = layer(base, pool.image.partition(":")[0], [file], root / "envs")
+    python = layer(base, pool.image.partition(":")[0], [file], root / "envs", packages.Supplied())
     settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
     head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
     # `python` of the image is the interpreter of the environment.

@@ -31,7 +31,7 @@ from vertexrig.text import command_line
 INSTALL_TIMEOUT_S = 3600
 _READY = "ready.json"
 _TOOLS = ("pip", "setuptools<81", "wheel")  # what packages are installed with; a newer setuptools has no pkg_resources
-# TensorFlow before 2.9 takes any protobuf by its metadata on PyPI (read 2026-11-22), and does not import with 4 and later.
+# TensorFlow up to 2.9.0 takes any protobuf by its metadata on PyPI (read 2026-11-22), and does not import with 4 and later.
 _ANY_PROTOBUF, _PROTOBUF = (2, 9), "protobuf<3.21"
 
 
@@ -43,7 +43,7 @@ class WantedPython:
         image: The image's name in the project file: `tf-2.17`, or `build`.
         python: Its Python, `3.10`.
         requirements: What must be there.
-        listed: What the image lists besides that; left out where no registry has it.
+        listed: What the image lists besides that; in another version where no registry has this one.
         lock: The lock file of an image of one's own, which then is all there is.
     """
 
@@ -116,9 +116,9 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
         asked = tuple(line.format(pin=pin) for line in recipe(found.framework, "cpu").requirements)
     except VertexrigError:
         asked = (f"{found.framework}=={found.version}",)
-    if found.framework == "tf" and tuple(map(int, found.version.split(".")[:2])) < _ANY_PROTOBUF:
+    if found.framework == "tf" and tuple(map(int, found.version.split(".")[:2])) <= _ANY_PROTOBUF:
         asked = (*asked, _PROTOBUF)
-    return WantedPython(image, found.python, asked, found.packages)
+    return WantedPython(name_for(found, catalog), found.python, asked, found.packages)
 
 
 def prebuilt(name: str, catalog: Catalog) -> Image | None:
@@ -156,15 +156,15 @@ def make_python(
     with packages.waited_lock(folder.with_name(f"{folder.name}.lock"), give_up):
         fresh = not (folder / _READY).is_file()
         if fresh:
-            missing = _build(what, folder, log, give_up)
-            differs = [*_differences(what), *(f"{one} is not here: no registry that uv asks has it" for one in missing)]
+            others = _build(what, folder, log, give_up)
+            differs = [*_differences(what), *others]
             (folder / _READY).write_text(json.dumps({"differs": differs}), encoding="utf-8")
     kept = json.loads((folder / _READY).read_text(encoding="utf-8"))
     return MadePython(what.program, fresh, tuple(kept["differs"]))
 
 
 def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up: Callable[[], bool]) -> list[str]:
-    """Make the environment, and return the listed packages that it lacks."""
+    """Make the environment, and return a sentence for each listed package that it lacks or has in another version."""
     tool = _Uv(uv(), give_up)
     shutil.rmtree(folder, ignore_errors=True)
     log(f"making Python {what.python} in {folder}")
@@ -186,7 +186,15 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up
     if tool.run([*install, *what.requirements, *what.listed])[0] == 0:
         return []
     # One by one, to find those that no registry has: a single one makes uv install none.
-    return [one for one in what.listed if tool.run([*install, *what.requirements, one])[0] != 0]
+    lacking = [one for one in what.listed if tool.run([*install, *what.requirements, one])[0] != 0]
+    found = []
+    for one in lacking:
+        name = one.partition("==")[0]
+        has_other = name != one and tool.run([*install, *what.requirements, name])[0] == 0
+        found.append(
+            f"{one} is not here{', but another version of it' if has_other else ''}: no registry that uv asks has it"
+        )
+    return found
 
 
 def find_python(version: str) -> str:

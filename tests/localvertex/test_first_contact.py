@@ -81,7 +81,7 @@ def test_a_module_missing_here_or_in_the_image() -> None:
     """A framework that the image has is missing on this machine; what Docker ran misses it in the image."""
     words = "ModuleNotFoundError: No module named 'torch.nn'"
     assert hint(words, TORCH).startswith("this machine does not have torch, and the image pytorch-gpu.2-4.py310 does:")
-    assert "local: interpreters:" in hint(words, TORCH)
+    assert "local: {interpreters: auto}" in hint(words, TORCH)
     assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
     assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
     assert hint(words, "gcr.io/mine/own:1", container=True).startswith("the image does not have the module torch.nn")

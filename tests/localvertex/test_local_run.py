@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from localvertex import recording as record
 from localvertex import server
 from localvertex.cli.local import command
+from localvertex.cli.run import project_of
 from localvertex.front import runs
 from localvertex.jobs.settings import Settings
 from tests.support.jobkit import IMAGE, Api, job, pool, sdist, with_trainer
@@ -472,3 +473,28 @@ def test_closing_lines_have_no_probes(here: server.RunningServer, tmp_path: Path
     assert done.returncode == 0 and said(done.stderr) == [], done.stderr
     refused = "import requests; requests.get('https://elsewhere.example')"
     assert "refused: elsewhere.example is not " in run(here.root, sys.executable, "-c", refused, cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("user", "project"),
+    [
+        ({"GOOGLE_CLOUD_PROJECT": "of-variable", "CLOUDSDK_CORE_PROJECT": "of-gclouds"}, "of-variable"),
+        ({"CLOUDSDK_CORE_PROJECT": "of-gclouds"}, "of-gclouds"),
+        ({}, "of-work"),
+        ({"CLOUDSDK_ACTIVE_CONFIG_NAME": "home"}, "of-home"),
+        ({"CLOUDSDK_ACTIVE_CONFIG_NAME": "none"}, "local-project"),
+        ({"CLOUDSDK_ACTIVE_CONFIG_NAME": "broken"}, "local-project"),
+    ],
+)
+def test_the_project_without_a_project_file(tmp_path: Path, user: dict[str, str], project: str) -> None:
+    """It is the one that Google's libraries would take: of a variable, or of gcloud's active configuration."""
+    folder = tmp_path / "configurations"
+    folder.mkdir()
+    (tmp_path / "active_config").write_text("work\n")
+    for name, text in {
+        "work": "[core]\nproject = of-work\n",
+        "home": "[core]\nproject = of-home\n",
+        "broken": "project",
+    }.items():
+        (folder / f"config_{name}").write_text(text)
+    assert project_of(None, {"CLOUDSDK_CONFIG": str(tmp_path), **user}) == project

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,28 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
     sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
     result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
     assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+
+
+@pytest.mark.whole
+def test_what_the_image_has_and_this_machine_lacks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that the image's page lists and the trainer imports is installed; where pip cannot, the failure says who has it."""
+    assert importlib.util.find_spec("webob") is None, "the test needs a module that this Python lacks"
+    spec = job(pool("", package="gs://packages/plain.tar.gz"))
+    sdist(
+        root / "gs/packages/plain.tar.gz",
+        task="def use():\n    import webob\n    print('has', webob.__name__)\n\nuse()\n",
+    )
+    lines: list[Line] = []
+    result = run_job(spec, root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded and "has webob" in [line.text for line in lines], result.error
+    assert any(one.startswith("this machine lacked webob, which the image has") for one in result.differences)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    sdist(root / "gs/packages/plain.tar.gz", task="import webob")
+    result = run_job(spec, root=root, on_line=lines.append, options=FAST)
+    assert (
+        not result.succeeded and "this machine does not have webob, and the image tf-cpu.2-17.py310 does" in result.hint
+    )
 
 
 @pytest.mark.whole
