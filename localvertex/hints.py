@@ -102,7 +102,8 @@ _MODULES = {
     "xgboost": ("xgboost",),
     "ray": ("ray",),
 }
-_HERE = "install it here, or write `local: {interpreters: auto}` in the project file, which makes Pythons with what the images have"
+INTERPRETERS = "write `local: {interpreters: auto}` in the project file, which makes Pythons with what the images have"
+_HERE = f"install it here, or {INTERPRETERS}"
 
 
 def hint(text: str, image: str = "", *, container: bool = False, machine: str = "") -> str:
@@ -115,6 +116,12 @@ def hint(text: str, image: str = "", *, container: bool = False, machine: str = 
     module = _MODULE.search(text)
     # A known cause first: its words say more than that a module is missing.
     return known or (_missing(module["module"], image, container) if module else "")
+
+
+def raised_in_library(traceback: str) -> bool:
+    """Whether the last frame of a traceback is in an installed library, whose version may be the cause."""
+    frames = re.findall(r'^\s*File "([^"]+)", line \d+', traceback, re.MULTILINE)
+    return bool(frames) and "/site-packages/" in frames[-1]
 
 
 def _memory(machine: str) -> str:

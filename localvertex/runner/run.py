@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from localvertex.hints import hint
+from localvertex.hints import INTERPRETERS, hint, raised_in_library
 from localvertex.runner import (
     containers,
     environment,
@@ -546,7 +546,11 @@ class _JobRun:
         said = [*list(member.errors if member is not None else ())[-_LINES_FOR_HINT:], self.last_words, error.message]
         if pool is None:
             return hint("\n".join(said))
-        return hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
+        found = hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
+        versions = next((one for one in self.differences if one.startswith("the stand-in for image")), "")
+        if found or not versions or not raised_in_library(self.last_words):
+            return found
+        return f"{versions}. If a version is the cause, {INTERPRETERS}"
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_a_module_missing_here_or_in_the_image() -> None:
     assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
     assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
     assert hint(words, "gcr.io/mine/own:1", container=True).startswith("the image does not have the module torch.nn")
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("raised", ["psutil.Process('x')", "int('x')"])
+def test_an_error_in_a_library_names_other_versions(tmp_path: Path, raised: str) -> None:
+    """The hint of an error that a library raised says which versions the stand-in has; an error of the trainer's own has no such hint."""
+    with_trainer(tmp_path)
+    result = run_job(job(pool(f"import psutil\n{raised}")), root=tmp_path, options=RunOptions(grace=0.5))
+    assert not result.succeeded
+    said = re.search(
+        r"the stand-in for image \S+ has .+ instead of .+ If a version is the cause, write `local: {interpreters: auto}`",
+        result.hint,
+    )
+    assert (said is not None) == raised.startswith("psutil")
 
 
 def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
