@@ -63,7 +63,7 @@ class Models:
             "MergeVersionAliases": self.merge_aliases,
             "ExportModel": self.export,
             "ImportModelEvaluation": self.import_evaluation,
-            "GetModelEvaluation": self.evaluations.get,
+            "GetModelEvaluation": self.evaluation,
             "ListModelEvaluations": self.list_evaluations,
         }
 
@@ -225,6 +225,14 @@ class Models:
     def import_evaluation(self, request: Json) -> Json:
         """ImportModelEvaluation, of the default version unless the parent ends in @VERSION."""
         return self.evaluations.add(self._version_name(request["parent"]), request.get("modelEvaluation") or {})
+
+    def evaluation(self, request: Json) -> Json:
+        """GetModelEvaluation, whichever version of the model it is of unless the name has an @VERSION."""
+        model, _, number = str(request["name"]).partition("/evaluations/")
+        versions = [] if "@" in model else self._stored(model).hidden["versions"]
+        names = (f"{model}@{version}/evaluations/{number}" for version in versions)
+        found = next((stored for name in names if (stored := self.store.get(name)) is not None), None)
+        return found.body if found is not None else self.evaluations.get(request)
 
     def list_evaluations(self, request: Json) -> Json:
         """ListModelEvaluations, of one version."""

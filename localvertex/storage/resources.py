@@ -178,6 +178,8 @@ def writable(body: Json, rules: Rules) -> Json:
         if name not in body:
             continue
         value = body[name]
+        if name == "storageClass" and isinstance(value, str):
+            value = value.upper()  # in any letters (lab GSP294, recording of 2020-11-11)
         if name in ("metadata", "labels") and isinstance(value, dict):
             # A PATCH clears one key of a map by null.
             fine = fits({k: v for k, v in value.items() if v is not None})

@@ -507,6 +507,8 @@ def test_evaluations_are_those_of_a_version(services: Services) -> None:
     assert first == {**sent, "name": first["name"], "createTime": first["createTime"]}
     assert services("ListModelEvaluations", parent=f"{name}@2") == {"modelEvaluations": [second]}
     assert services("GetModelEvaluation", name=first["name"]) == first
+    for one, version in ((first, "@1"), (second, "@2")):  # the SDK asks without a version
+        assert services("GetModelEvaluation", name=one["name"].replace(version, "")) == one
     services("DeleteModelVersion", name=f"{name}@2")
     with pytest.raises(ApiError, match="does not exist"):
         services("GetModelEvaluation", name=second["name"])

@@ -489,7 +489,8 @@ def test_a_bucket_that_is_not_made(client: httpx.Client, body: dict[str, object]
 
 def test_a_new_object_has_its_buckets_class(client: httpx.Client) -> None:
     """An object, also a copied one, has the storage class of the bucket it is in, unless it has one of its own."""
-    client.post("/storage/v1/b?project=p", json={"name": "classed", "storageClass": "NEARLINE"})
+    client.post("/storage/v1/b?project=p", json={"name": "classed", "storageClass": "nearline"})
+    assert client.get("/storage/v1/b/classed").json()["storageClass"] == "NEARLINE"
     params = {"uploadType": "media", "name": "a"}
     assert client.post("/upload/storage/v1/b/classed/o", params=params).json()["storageClass"] == "NEARLINE"
     copied = client.post("/storage/v1/b/classed/o/a/copyTo/b/bkt/o/a")
