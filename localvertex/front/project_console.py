@@ -29,7 +29,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, PAGE, TUNING, Vertex, service_url
 from vertexrig.project.config import Loaded
 from vertexrig.spec.api_names import location
-from vertexrig.submit.claims import LABEL
+from vertexrig.spec.labels import CLAIM_LABEL
 
 UNKNOWN = -1
 """Number of resources where the service does not tell it."""
@@ -96,7 +96,7 @@ class ProjectResources:
 
 def _run(job: Json) -> str:
     """Return the run that a job's labels name, "" if vertexrig did not start it."""
-    return str((job.get("labels") or {}).get(LABEL, ""))
+    return str((job.get("labels") or {}).get(CLAIM_LABEL, ""))
 
 
 class ProjectConsole(Console):

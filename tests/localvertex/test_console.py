@@ -36,8 +36,9 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.runs.deliveries import Delivery, write_row
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.studies.html import insight
-from vertexrig.submit.claims import LABEL, Key
+from vertexrig.submit.claims import Key
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """
@@ -129,7 +130,7 @@ def trainer(here: server.RunningServer) -> None:
 def study(here: server.RunningServer, trainer: None) -> dict[str, Any]:
     """A tuning job of four trials, run to its end, with a choice whose name is markup."""
     body = {
-        "displayName": f"sweep {IMG}", "labels": {LABEL: "a-run"}, "maxTrialCount": 4, "parallelTrialCount": 2, "trialJobSpec": job(pool(TRIAL)),
+        "displayName": f"sweep {IMG}", "labels": {CLAIM_LABEL: "a-run"}, "maxTrialCount": 4, "parallelTrialCount": 2, "trialJobSpec": job(pool(TRIAL)),
         "studySpec": {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": SPACE},
     }  # fmt: skip
     api = Api(here.url)

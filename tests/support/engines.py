@@ -54,10 +54,10 @@ def use(folder: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def docker_over_podman() -> Iterator[None]:
-    """Have the real docker command line talk to podman."""
+def docker_over_podman(parent: Path | None = None) -> Iterator[None]:
+    """Have the real docker command line talk to podman, through a socket in a folder below the parent."""
     need("docker")
-    with tempfile.TemporaryDirectory(prefix="podman-") as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory(prefix="podman-", dir=parent) as folder, pytest.MonkeyPatch.context() as patch:
         address = f"unix://{folder}/sock"
         service = subprocess.Popen(["podman", "system", "service", "--time=0", address], stderr=subprocess.DEVNULL)
         patch.setenv("DOCKER_HOST", address)

@@ -23,9 +23,10 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RESOURCES
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, estimate
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import FAILED, QUEUED, RUNNING
 from vertexrig.submit import claims
-from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
+from vertexrig.submit.claims import LEASE_S, WINDOW_S, Claims, InProgressError, Key
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Submitted, Submitter
 from vertexrig.workspace import Prepared, Workspace
@@ -165,7 +166,7 @@ class World:
             Broken: It does otherwise.
         """
         self.train(job)
-        id = job["labels"][LABEL]
+        id = job["labels"][CLAIM_LABEL]
         held, recorded = self._parts(None)[0].by_id(id), self._recorded(id)
         over = held is not None and held.id == id and held.state == "ended" and not recorded
         other = over or recorded not in (None, "", job["name"])
@@ -224,7 +225,7 @@ class World:
     def _check(self) -> None:
         alive: dict[str, list[str]] = {}
         for job in self.vertex.surviving():
-            alive.setdefault(job.labels[LABEL], []).append(job.name)
+            alive.setdefault(job.labels[CLAIM_LABEL], []).append(job.name)
         if any(len(names) > 1 for names in alive.values()):
             raise Broken(f"two jobs survive: {alive}")
         ones = [id for id in alive if id.startswith(REQUEST.digest[:32])]

@@ -48,11 +48,11 @@ from vertexrig.runs.run import Attempt, Run
 from vertexrig.runs.steps import Steps
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.estimate import Estimate
-from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
+from vertexrig.spec.labels import CANDIDATE_LABEL, CLAIM_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, LIVE, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.studies.register import Servable, Trained
 from vertexrig.submit.budget import Ledger, OverBudgetError, Share, Terms
-from vertexrig.submit.claims import LABEL, LEASE_S, EndedError, InProgressError, Key
+from vertexrig.submit.claims import LEASE_S, EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request
 from vertexrig.trigger import notify
 from vertexrig.trigger.answers import Reply
@@ -242,7 +242,9 @@ class RunWorld(World):
     def jobs(self) -> dict[str, RemoteJob]:
         """The trigger's own jobs."""
         return {
-            name: job for name, job in self.vertex.jobs.items() if not job.data["labels"][LABEL].startswith("b" * 32)
+            name: job
+            for name, job in self.vertex.jobs.items()
+            if not job.data["labels"][CLAIM_LABEL].startswith("b" * 32)
         }
 
     def _neighbour(self) -> None:
@@ -258,7 +260,7 @@ class RunWorld(World):
         own.write("notices/b-end.00000000", b"{}")
         for _ in range(2):
             job = self.vertex.create(
-                "customJobs", {"labels": {LABEL: id, FIRST_LABEL: id}, "jobSpec": {}, "displayName": "b"}
+                "customJobs", {"labels": {CLAIM_LABEL: id, FIRST_LABEL: id}, "jobSpec": {}, "displayName": "b"}
             )
             job.data["state"] = RUNNING
         self.others = self._of_neighbour()
@@ -303,7 +305,7 @@ class RunWorld(World):
 
     def _of_attempt(self, job: RemoteJob) -> bool:
         """Whether a job is of an attempt: steps read the holds once in a tick."""
-        return FIRST_LABEL in job.labels or job.labels[LABEL][:32] in {self.key(due).digest[:32] for due in DUE}
+        return FIRST_LABEL in job.labels or job.labels[CLAIM_LABEL][:32] in {self.key(due).digest[:32] for due in DUE}
 
     def ids(self, due: str) -> set[str]:
         """The ids that the claim of a due time has had."""
@@ -315,7 +317,7 @@ class RunWorld(World):
 
     def _run_of(self, labels: Mapping[str, str]) -> str:
         """The run of a job, also of one of a step."""
-        id = labels.get(FIRST_LABEL) or labels[LABEL]
+        id = labels.get(FIRST_LABEL) or labels[CLAIM_LABEL]
         steps = {Key("step", f"{one} 0 promote").digest[:32]: one for due in DUE for one in self.ids(due)}
         return steps.get(id[:32], id)
 
@@ -324,7 +326,7 @@ class RunWorld(World):
         return self._run_of(job["labels"]) not in self._cancelling and self._is_recorded(job)
 
     def _is_recorded(self, job: Mapping[str, Any]) -> bool:
-        path = f"claims/{job['labels'][LABEL][:32]}"
+        path = f"claims/{job['labels'][CLAIM_LABEL][:32]}"
         found = next((one[0] for name, one in self.storage.objects.items() if name.startswith(path)), b"{}")
         return bool(json.loads(found).get("job", {}).get("name") == job["name"])
 
@@ -534,9 +536,9 @@ class RunWorld(World):
             if (
                 "startTime" in job
                 and job["state"] in (RUNNING, CANCELLING, SUCCEEDED)
-                and self._recorded(labels[LABEL]) == job["name"]
+                and self._recorded(labels[CLAIM_LABEL]) == job["name"]
             ):
-                busy.setdefault(labels.get(FIRST_LABEL) or labels[LABEL], []).append(job["name"])
+                busy.setdefault(labels.get(FIRST_LABEL) or labels[CLAIM_LABEL], []).append(job["name"])
         wrong = [names for names in busy.values() if len(names) > 1]
         if wrong:
             raise Broken(f"these train at one time: {wrong}")
@@ -611,11 +613,11 @@ class RunWorld(World):
             left_out = claim is not None and claim.state == "ended" and "skipped" in answers
             if {"created", "deferred"} & set(answers) and not own and not left_out:
                 raise Broken(f"{due} was answered {answers}, and has no end")
-            ids = {job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL] for job in self.jobs.values()}
+            ids = {job.data["labels"].get(FIRST_LABEL) or job.data["labels"][CLAIM_LABEL] for job in self.jobs.values()}
             jobs, cancelled = [id for id in ids if id in ids_of], bool(ids_of & self._cancelling)
             won = [
                 one.data["name"] for one in self.jobs.values()
-                if one.data["state"] == SUCCEEDED and (one.data["labels"].get(FIRST_LABEL) or one.data["labels"][LABEL]) in jobs
+                if one.data["state"] == SUCCEEDED and (one.data["labels"].get(FIRST_LABEL) or one.data["labels"][CLAIM_LABEL]) in jobs
             ]  # fmt: skip
             if len(won) > 1:
                 raise Broken(f"two jobs of {due} have succeeded: {won}")
@@ -664,7 +666,7 @@ class RunWorld(World):
             key.digest[:32] for id in ids for key in (Key("step", f"{id} 0 promote"), Key("step", f"{id} 1 register"))
         }
         for name, labels in ((name, job.data["labels"]) for name, job in self.jobs.items()):
-            if FIRST_LABEL not in labels and labels[LABEL] not in ids and labels[LABEL][:32] not in known:
+            if FIRST_LABEL not in labels and labels[CLAIM_LABEL] not in ids and labels[CLAIM_LABEL][:32] not in known:
                 raise Broken(f"{name} is of no run and no step")
         for models in self.models.models.values():
             marks = [
@@ -695,7 +697,7 @@ class RunWorld(World):
         begun: dict[str, str] = {}
         for name, job in self.jobs.items():
             if name not in self._late and "startTime" in job.data:
-                run = job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL]
+                run = job.data["labels"].get(FIRST_LABEL) or job.data["labels"][CLAIM_LABEL]
                 begun[run] = min(job.data["createTime"][:10], begun.get(run, "9"))
         counts = Counter(begun.values())
         if any(count > self.trials for count in counts.values()):

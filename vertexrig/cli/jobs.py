@@ -14,8 +14,9 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, LIVE_FILTER, TUNING, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project import config
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import short
-from vertexrig.submit.claims import LABEL, Claims
+from vertexrig.submit.claims import Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 
 
@@ -45,14 +46,14 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
     if rehearsed:
         streams.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
     vertex = remote.service(loaded)
-    filters = [] if all_ else [f"labels.{LABEL}:*"]
+    filters = [] if all_ else [f"labels.{CLAIM_LABEL}:*"]
     filters += [LIVE_FILTER] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
-    runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
+    runs = {job.labels[CLAIM_LABEL] for job in sweeps if CLAIM_LABEL in job.labels}
     # Without a limit for the service: the jobs of trials are left out below, and could fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a trial's job has the labels of its sweep; a trial that has ended does not name its job
-    alone = (one for one in listed if one.labels.get(LABEL) not in runs)
+    alone = (one for one in listed if one.labels.get(CLAIM_LABEL) not in runs)
     customs = itertools.islice(alone, limit)
     found = sorted([*sweeps[:limit], *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)

@@ -6,6 +6,10 @@ import os
 import shlex
 import shutil
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,9 +18,40 @@ from vertexrig.cli import options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex, region_of
-from vertexrig.errors import ServiceError, UsageError
+from vertexrig.errors import ServiceError, UsageError, VertexrigError
 from vertexrig.project import config
 from vertexrig.results import trials
+
+_LATE_S = 10.0
+"""Time in which the last lines of an ended job come: gcloud asks for entries that are five seconds old, every `--poll` seconds."""
+
+
+class _Stream:
+    """The lines of a running `gcloud ai ... stream-logs`, until its job has ended.
+
+    gcloud reads whether a job has ended only once, as it begins (gcloud 528, `CheckJobComplete`), and of a job that ran then it
+    would ask for lines for ever. So the job is read here, and gcloud is stopped when it has ended and no more lines come.
+    """
+
+    def __init__(self, gcloud: subprocess.Popen[str], vertex: Vertex, job: str, poll: float) -> None:
+        self._gcloud, self._vertex, self._job, self._poll = gcloud, vertex, job, poll
+        self._last = time.monotonic()
+        threading.Thread(target=self._end, daemon=True).start()
+
+    def __iter__(self) -> Iterator[str]:
+        assert self._gcloud.stdout is not None
+        for line in self._gcloud.stdout:
+            self._last = time.monotonic()
+            yield line.rstrip("\n")
+
+    def _end(self) -> None:
+        ended = False
+        while self._gcloud.poll() is None:
+            time.sleep(self._poll)
+            with suppress(VertexrigError):  # it is asked again
+                ended = ended or (job := self._vertex.get(self._job)) is None or job.ended
+            if ended and time.monotonic() - self._last > _LATE_S + 2 * self._poll:
+                self._gcloud.terminate()
 
 
 def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
@@ -70,8 +105,8 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
     found = _lookup(vertex, job, loaded)
     name = found.name if trial is None else _job_of_trial(job, found, trial)
     group = "custom-jobs" if trial is not None or found.collection == CUSTOM else "hp-tuning-jobs"
-    # gcloud takes whole seconds for its polling interval, from 1.
-    where = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={max(1, round(poll))}"]
+    interval = max(1, round(poll))  # gcloud takes whole seconds, from 1
+    where = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={interval}"]
     words = ["gcloud", "ai", group, "stream-logs", name.rsplit("/", 1)[-1], *where]
     if print_command:
         result(format_, {"job": name, "command": shlex.join(words)}, shlex.join(words))
@@ -83,11 +118,10 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as gcloud:
-        assert gcloud.stdout is not None
-        for line in gcloud.stdout:
+        for line in _Stream(gcloud, vertex, name, interval):
             if format_ == "json":
-                lines.append(line.rstrip("\n"))
-            elif not say(line.rstrip("\n")):
+                lines.append(line)
+            elif not say(line):
                 gcloud.terminate()
                 break
     result(format_, {"job": name, "lines": lines}, "")

@@ -32,11 +32,10 @@ from vertexrig.runs.deliveries import NO_MACHINES, NotStartedError
 from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
 from vertexrig.runs.run import BACKFILL, FAILING, Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
-from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
+from vertexrig.spec.labels import CANDIDATE_LABEL, CLAIM_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, LIVE, SUCCEEDED, has_run
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import (
-    LABEL,
     Claim,
     EndedError,
     InProgressError,
@@ -807,14 +806,14 @@ class Engine:
         # the first attempt by its whole id: later requests of the same key have ids that begin alike
         earlier = {run.attempt_key(index).digest[:32] for index in range(1, len(run.attempts) - 1)}
         for job in self._live if self._live is not None else self._jobs_of(run):
-            made_by = job.labels.get(LABEL, "")
+            made_by = job.labels.get(CLAIM_LABEL, "")
             if (made_by == run.id or made_by[:32] in earlier) and not job.ended and job.state != CANCELLING:
                 call_off(self.submitter.vertex, job.name)
 
     def _jobs_of(self, run: Run) -> Iterable[RemoteJob]:
         """Yield the jobs of all attempts of a run."""
         collection = self.submitter.collection_of(run.name)
-        for vertex, label in product(self.submitter.ledger.vertices, (LABEL, FIRST_LABEL)):
+        for vertex, label in product(self.submitter.ledger.vertices, (CLAIM_LABEL, FIRST_LABEL)):
             yield from vertex.list(collection, filter=f'labels.{label}="{run.id}"')
 
     def stop(self, run: Run) -> str:

@@ -24,10 +24,10 @@ from vertexrig.runs.advance import over_for
 from vertexrig.runs.deliveries import GOOD, NotStartedError
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
-from vertexrig.spec.labels import DATA_LABEL, first_of
+from vertexrig.spec.labels import CLAIM_LABEL, DATA_LABEL, first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
-from vertexrig.submit.claims import LABEL, Claim, Claims
+from vertexrig.submit.claims import Claim, Claims
 from vertexrig.submit.submission import Submitter
 
 HOLDS = "holds.json"
@@ -163,11 +163,11 @@ class Due:
         """Compare the data with that of the schedule's last job that succeeded; NotStartedError if it is the same."""
         if not data:
             return
-        done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
+        done = f"{CLAIM_LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
         newest = self._newest(f"labels.{done}")
         last = max(newest, key=lambda job: job.created, default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
-            end = RunStore(self.submitter.claims.storage).outcome(first_of(last.labels) or last.labels[LABEL])
+            end = RunStore(self.submitter.claims.storage).outcome(first_of(last.labels) or last.labels[CLAIM_LABEL])
             if end is not None and end.get("outcome") not in GOOD:
                 return  # its job has succeeded, and its steps have not
             since = last.created[:19]

@@ -20,11 +20,11 @@ from vertexrig.runs.policy import PATIENCE_S
 from vertexrig.runs.registration import Evaluation, Registered, Registrar, display_name
 from vertexrig.runs.run import FAILING, Run
 from vertexrig.spec import from_data
-from vertexrig.spec.labels import DATA_LABEL
+from vertexrig.spec.labels import CLAIM_LABEL, DATA_LABEL
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Terms
-from vertexrig.submit.claims import LABEL, InProgressError, digest
+from vertexrig.submit.claims import InProgressError, digest
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.submission import Submitted
 from vertexrig.submit.uploaded import NoPackageError
@@ -117,7 +117,7 @@ class Steps:
             raise _RunEndsError("failed", f"{name}: the job {current} is gone")
         if not job.ended:
             try:
-                self.engine.submitter.reconciler.look(job.labels.get(LABEL, ""), job.collection)
+                self.engine.submitter.reconciler.look(job.labels.get(CLAIM_LABEL, ""), job.collection)
             except VertexrigError:
                 pass  # the next tick repeats it
             return None

@@ -24,8 +24,9 @@ from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Budget, RunLimits
 from vertexrig.spec.estimate import Estimate
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import LIVE
-from vertexrig.submit.claims import LABEL, LEASE_S, Claim
+from vertexrig.submit.claims import LEASE_S, Claim
 
 FOLDER = "days"
 GRANTED = b"granted"
@@ -428,8 +429,8 @@ class Ledger:
         found: dict[str, set[str]] = {}
         own = "".join(f' AND labels.{key}="{value}"' for key, value in share.labels.items())
         for vertex, collection in product(self.vertices, RESOURCES):
-            for job in vertex.list(collection, filter=f"labels.{LABEL}:*{own} AND {filter}"):
-                found.setdefault(str(job.labels.get(LABEL)), set()).add(job.state)
+            for job in vertex.list(collection, filter=f"labels.{CLAIM_LABEL}:*{own} AND {filter}"):
+                found.setdefault(str(job.labels.get(CLAIM_LABEL)), set()).add(job.state)
         return found
 
 

@@ -31,9 +31,7 @@ from vertexrig.errors import VertexrigError
 from vertexrig.project import run_ids
 from vertexrig.project.run_ids import new_run_id
 from vertexrig.spec.api_names import JOB
-from vertexrig.spec.labels import CLAIM_LABEL
 
-LABEL = CLAIM_LABEL
 FOLDER = "claims"
 CREATE_WITHIN_S = 20.0
 """Seconds after claiming in which the holder may still start to create the job."""

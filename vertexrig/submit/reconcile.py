@@ -16,8 +16,9 @@ from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob, Vertex
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import CANCELLING
-from vertexrig.submit.claims import LABEL, Claim, Claims, Recorded
+from vertexrig.submit.claims import Claim, Claims, Recorded
 
 CLAIM_VARIABLE, TOKEN_VARIABLE = "VERTEXRIG_CLAIM", "VERTEXRIG_CLAIM_TOKEN"
 """The gs:// URI of the claim; and `ID.TOKEN`: the claim's id, and the delivery that holds it."""
@@ -32,7 +33,7 @@ class Reconciler:
 
     def with_label(self, claim_id: str, collection: str) -> list[RemoteJob]:
         """Return the jobs of a claim, the oldest first."""
-        wanted = f'labels.{LABEL}="{claim_id}"'
+        wanted = f'labels.{CLAIM_LABEL}="{claim_id}"'
         found = [job for vertex in self.vertices for job in vertex.list(collection, filter=wanted)]
         # the name decides between equal times, so that every process chooses the same job
         return sorted(found, key=lambda job: (job.created, job.name))
@@ -96,12 +97,12 @@ def recorded(job: RemoteJob, claim_id: str) -> Recorded:
 
 def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:
     """Claims that several of these jobs carry, with their collection; the jobs of a sweep's trials do not count."""
-    live = [job for job in jobs if LABEL in job.labels]
-    sweeps = {job.labels[LABEL] for job in live if job.collection == TUNING}
+    live = [job for job in jobs if CLAIM_LABEL in job.labels]
+    sweeps = {job.labels[CLAIM_LABEL] for job in live if job.collection == TUNING}
     counts = Counter(
-        (job.labels[LABEL], job.collection)
+        (job.labels[CLAIM_LABEL], job.collection)
         for job in live
-        if job.collection != CUSTOM or job.labels[LABEL] not in sweeps
+        if job.collection != CUSTOM or job.labels[CLAIM_LABEL] not in sweeps
     )
     return [one for one, count in counts.items() if count > 1]
 

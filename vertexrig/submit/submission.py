@@ -20,11 +20,10 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
-from vertexrig.spec.labels import DIGEST_LABEL, ENTRY_LABEL, REVISION_LABEL, lineage
+from vertexrig.spec.labels import CLAIM_LABEL, DIGEST_LABEL, ENTRY_LABEL, REVISION_LABEL, lineage
 from vertexrig.submit import budget
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import (
-    LABEL,
     Claim,
     Claims,
     EndedError,
@@ -289,7 +288,7 @@ class Submitter:
             self._release(taken, terms, error)
             raise
         view = prepared.view
-        labels = {**view.labels, **self.lineage, **terms.own_labels, LABEL: claim.id, ENTRY_LABEL: view.name}
+        labels = {**view.labels, **self.lineage, **terms.own_labels, CLAIM_LABEL: claim.id, ENTRY_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.claims.storage.uri(claim.path), claim.id, claim.token)
@@ -471,7 +470,7 @@ def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, An
 
 def _recorded_by_label(job: RemoteJob) -> Recorded:
     """Return what is recorded of a job that was found by its claim's label."""
-    return recorded(job, job.labels.get(LABEL, ""))
+    return recorded(job, job.labels.get(CLAIM_LABEL, ""))
 
 
 def _with_price(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:

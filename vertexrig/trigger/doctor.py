@@ -25,8 +25,9 @@ from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
 from vertexrig.runs import store
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.submit import images
-from vertexrig.submit.claims import LABEL, Claims
+from vertexrig.submit.claims import Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Request, Submitter
 from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
@@ -220,7 +221,7 @@ def check_twice(subject: Subject) -> Iterator[Result]:
     """No request has two jobs; of those that have, all but the recorded one are cancelled."""
     if subject.storage is None:
         return
-    wanted = f"labels.{LABEL}:* AND {LIVE_FILTER}"
+    wanted = f"labels.{CLAIM_LABEL}:* AND {LIVE_FILTER}"
     jobs = [job for collection in RESOURCES for job in subject.vertex.list(collection, filter=wanted)]
     reconciler = Reconciler(subject.vertex, Claims(subject.storage.below(subject.loaded.project.trigger.prefix)))
     cancelled = [name for claim, kind in seen_twice(jobs) for name in reconciler.look(claim, kind)]

@@ -17,8 +17,7 @@ from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, in_filt
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
-from vertexrig.spec.labels import ENTRY_LABEL, FIRST_LABEL
-from vertexrig.submit.claims import LABEL
+from vertexrig.spec.labels import CLAIM_LABEL, ENTRY_LABEL, FIRST_LABEL
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.submission import Submitter
 from vertexrig.trigger import answers
@@ -54,7 +53,7 @@ class JobPages:
         """Return a page of jobs, the newest first; RequestProblem 400 with all that is wrong with the query."""
         asked = _read(query)
         limit, (before, shown) = int(asked.get("limit", "20")), _page(asked.get("page", ""))
-        terms = [f"labels.{LABEL}:*", f"labels.{ENTRY_LABEL}={in_filter(asked['run'])}" if "run" in asked else ""]
+        terms = [f"labels.{CLAIM_LABEL}:*", f"labels.{ENTRY_LABEL}={in_filter(asked['run'])}" if "run" in asked else ""]
         terms += [f"state={in_filter(asked['state'])}" if "state" in asked else ""]
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
@@ -74,7 +73,7 @@ class JobPages:
         """Return a job with its trials; a second one of the same request is cancelled. RequestProblem 404 if there is none."""
         job = self._own(number)
         try:
-            surplus = self.submitter.reconciler.look(job.labels[LABEL], job.collection)
+            surplus = self.submitter.reconciler.look(job.labels[CLAIM_LABEL], job.collection)
         except VertexrigError:
             surplus = []  # the next request repeats it
         if job.name in surplus:
@@ -86,7 +85,7 @@ class JobPages:
         no such job.
         """
         job = self._own(number)
-        current = self.stop(job.labels.get(FIRST_LABEL) or job.labels[LABEL])
+        current = self.stop(job.labels.get(FIRST_LABEL) or job.labels[CLAIM_LABEL])
         if current == "" and job.ended:
             return Reply(202, self._row(job))
         if (
@@ -113,7 +112,7 @@ class JobPages:
     def _is_open(self, job: RemoteJob) -> bool:
         # the trials of a sweep are custom jobs with its labels, and no jobs of ours
         run, sweeps = job.labels.get(ENTRY_LABEL, ""), self.submitter.workspace.loaded.project.sweeps
-        return LABEL in job.labels and self.may(run) and not (job.collection == CUSTOM and run in sweeps)
+        return CLAIM_LABEL in job.labels and self.may(run) and not (job.collection == CUSTOM and run in sweeps)
 
     def _row(self, job: RemoteJob, *, detail: bool = False) -> dict[str, Any]:
         best: list[dict[str, Any]] | None = None

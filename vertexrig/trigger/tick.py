@@ -26,7 +26,7 @@ from vertexrig.runs.engine import Engine, Moved
 from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.runs.registration import Registrar
 from vertexrig.runs.run import Run
-from vertexrig.submit.claims import LABEL
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.trigger import alarms, answers, history, notify
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.history import Deliveries
@@ -164,7 +164,7 @@ class Ticker:
         """Return the jobs with a claim that live, by name."""
         own, found = self.engine.submitter, dict[str, RemoteJob]()
         for vertex, collection in product(own.ledger.vertices, RESOURCES):
-            for job in vertex.list(collection, filter=f"labels.{LABEL}:* AND {LIVE_FILTER}"):
+            for job in vertex.list(collection, filter=f"labels.{CLAIM_LABEL}:* AND {LIVE_FILTER}"):
                 found[job.name] = job
         return found
 

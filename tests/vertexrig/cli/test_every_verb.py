@@ -275,7 +275,7 @@ ROWS: dict[str, Row | None] = {
     "submit": Row(("quick",), {"name", "console"}, ("wrong",), "findings", slow=True),
     "jobs": Row((), {"jobs"}, ("--limit=0",), "usage"),
     "watch": Row(("tune",), {"job"}, ("nothing",), "usage"),
-    "logs": Row(("quick", "--print-command"), {"job", "command"}, ("tune",), "usage"),
+    "logs": Row(("quick", "--print-command"), {"job", "command"}, ("nothing",), "usage"),
     "cancel": Row(
         lambda stage: (stage.submit("forever", "RUNNING"), "--poll=0.1"), {"job"}, ("tune",), "usage", slow=True
     ),

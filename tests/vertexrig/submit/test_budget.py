@@ -17,9 +17,10 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import LIVE, SUCCEEDED
 from vertexrig.submit.budget import Ledger, OverBudgetError, check_run
-from vertexrig.submit.claims import FOLDER, LABEL, LEASE_S, Claims, Existing, Key, Taken
+from vertexrig.submit.claims import FOLDER, LEASE_S, Claims, Existing, Key, Taken
 from vertexrig.submit.submission import Submitter
 
 KEY = Key("request", "once")
@@ -129,7 +130,7 @@ def test_a_granted_row_does_not_reserve_a_live_job_for_ever() -> None:
     bench.ledger().reserve("died", price())
     bench.clock.at += LEASE_S + 1
     bench.ledger().reserve("other", price())
-    bench.vertex.create("customJobs", {"labels": {LABEL: "other"}})
+    bench.vertex.create("customJobs", {"labels": {CLAIM_LABEL: "other"}})
     with pytest.raises(OverBudgetError):
         bench.ledger().reserve("died", price())
 
@@ -225,7 +226,9 @@ def rush(seed: int) -> int:
                     deliveries[number].step(until=chance.choice(("", "before create", "never")))
                     if deliveries[number].done:
                         deliveries.pop(number)
-            live = {one.data["labels"][LABEL]: name for name, one in vertex.jobs.items() if one.data["state"] in LIVE}
+            live = {
+                one.data["labels"][CLAIM_LABEL]: name for name, one in vertex.jobs.items() if one.data["state"] in LIVE
+            }
             above = len(live) - LIMIT
             assert above <= len(late & {name for name, one in vertex.jobs.items() if one.data["state"] in LIVE}), seed
             most = max(most, above)

@@ -19,8 +19,9 @@ from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
 from tests.support.protocol import BODY, REQUEST, TICKS, Broken, World, explore, fence
 from tests.support.tools import brief
 from vertexrig.cloud.storage import Storage
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import LIVE
-from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken
+from vertexrig.submit.claims import Claim, Claims, Existing, Key, Taken
 from vertexrig.submit.reconcile import Reconciler
 
 LONG = os.environ.get("ATTACK") == "long"
@@ -186,7 +187,7 @@ def test_an_id_is_never_used_for_two_windows() -> None:
         world.clock.at += TICKS[-1]
         first.step("repeat", until="never")
         assert second.done and first.done
-        assert len({job.data["labels"][LABEL] for job in world.vertex.jobs.values()}) == 2
+        assert len({job.data["labels"][CLAIM_LABEL] for job in world.vertex.jobs.values()}) == 2
         world.finish(wake=True)
         assert len(world.vertex.surviving()) == 4
     finally:
@@ -281,10 +282,12 @@ def test_jobs_in_memory_are_as_the_local_ones(here: server.RunningServer, tmp_pa
     both = [MemoryVertex(Clock()), clouds.vertex(here)]
     seen = []
     for vertex in both:
-        made = [vertex.create("customJobs", {**kept, "labels": {LABEL: "contract", "n": str(n)}}) for n in range(2)]
-        label = f'labels.{LABEL}="contract"'
+        made = [
+            vertex.create("customJobs", {**kept, "labels": {CLAIM_LABEL: "contract", "n": str(n)}}) for n in range(2)
+        ]
+        label = f'labels.{CLAIM_LABEL}="contract"'
         listed = [job.labels["n"] for job in vertex.list("customJobs", filter=label)]
-        live = [job.name for job in vertex.list("customJobs", filter=f'labels.{LABEL}:* AND ({" OR ".join(f"state={chr(34)}{one}{chr(34)}" for one in LIVE)})')]  # fmt: skip
+        live = [job.name for job in vertex.list("customJobs", filter=f'labels.{CLAIM_LABEL}:* AND ({" OR ".join(f"state={chr(34)}{one}{chr(34)}" for one in LIVE)})')]  # fmt: skip
         recent = list(vertex.list("customJobs", filter=f'{label} AND create_time>"2020-01-01T00:00:00Z"'))
         future = list(vertex.list("customJobs", filter=f'{label} AND create_time>"2100-01-01T00:00:00Z"'))
         vertex.cancel(made[0].name)

@@ -259,18 +259,28 @@ def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.whole
-def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
-    """Logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
-    submitter = clouds.submitter(here, tmp_path)
+def test_logs_of_a_sweep_and_of_a_trial_that_runs(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
+    """Logs shows, through the real gcloud, what the trainer of a running trial printed, and what those of all trials did."""
+    submitter, vertex = clouds.submitter(here, tmp_path), clouds.vertex(here)
     sweep = submitter.submit(submitter.prepare_candidates(submit.Request("sweep"))[0], request_key("logs"), "x")
     env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
-    assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
-    shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
-    assert shown.returncode == 0, shown.stderr
+    until = time.monotonic() + 60
+    while True:  # a trial may end before the verb has started
+        assert time.monotonic() < until
+        trials = vertex.lookup(sweep.name).data.get("trials", ())
+        for trial in (one["id"] for one in trials if "customJob" in one):
+            shown = tools.vertexrig("logs", sweep.name, f"--trial={trial}", "--poll=1", cwd=tmp_path, env=env)
+            assert shown.returncode == 0 or "does not name the job" in shown.stderr
+            if shown.returncode == 0:
+                break
+        else:
+            continue
+        break
     assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
-    words = ("logs", sweep.name, "--trial=2", "--poll=1", "--format=json")
-    lines = json.loads(tools.vertexrig(*words, cwd=tmp_path, env=env).stdout)["lines"]
-    assert re.search(r"\brate 0\.\d+", "\n".join(lines))
+    assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
+    shown = tools.vertexrig("logs", sweep.name, "--poll=1", "--format=json", cwd=tmp_path, env=env)
+    rates = re.findall(r"\brate 0\.\d+", "\n".join(json.loads(shown.stdout)["lines"]))
+    assert len(set(rates)) > 1
 
 
 def test_cancel_waits(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from tests.support.tools import REPOSITORY
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.submit.budget import Terms
-from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken, request_key
+from vertexrig.submit.claims import Claims, Existing, Recorded, Taken, request_key
 from vertexrig.submit.reconcile import CLAIM_VARIABLE, TOKEN_VARIABLE, fenced, token_of
 from vertexrig.submit.submission import Request, Submitter, price_of
 from vertexrig.submit.uploaded import UploadedArtifacts
@@ -108,7 +109,7 @@ def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.Runni
     with pytest.raises(Killed) as killed:
         frozen._make(prepared.in_run(taken.claim.run_id), price_of(prepared, frozen.limits), taken, collection, Terms())
     late = ended(here, str(killed.value))
-    assert late.labels[LABEL] == made.claim and late.name != made.name
+    assert late.labels[CLAIM_LABEL] == made.claim and late.name != made.name
     assert late.state == "JOB_STATE_FAILED"
     logs = [path.parent for path in here.root.glob("jobs/*/logs/workerpool0-0.log") if made.name in path.read_text()]
     assert len(logs) == 1 and "exited with a non-zero status of 4" in (logs[0] / "service.log").read_text()

@@ -17,8 +17,9 @@ from tests.vertexrig.trigger.test_policy import MON, TUE, fire, held, place
 from vertexrig import times
 from vertexrig.runs.deliveries import Delivery
 from vertexrig.runs.store import RunStore
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import FAILED, RUNNING, SUCCEEDED
-from vertexrig.submit.claims import LABEL, Key
+from vertexrig.submit.claims import Key
 from vertexrig.trigger import history
 
 
@@ -126,7 +127,14 @@ def test_many_ends_are_reported_within_half_the_timeout(
     at = times.rfc3339(here.clock.now(), 0)
     for number in range(count):
         name, id = first[:-4] + f"{number:08}", f"{number:032x}-{number:012x}"
-        data = {**job.data, "name": name, "state": SUCCEEDED, "startTime": at, "endTime": at, "labels": {LABEL: id}}
+        data = {
+            **job.data,
+            "name": name,
+            "state": SUCCEEDED,
+            "startTime": at,
+            "endTime": at,
+            "labels": {CLAIM_LABEL: id},
+        }
         here.vertex.jobs[name] = replace(job, data=data)
         made = replace(run, id=id, key=Key("schedule", id), schedule="nightly", time=MON, generation=0)
         RunStore(here.store).save(

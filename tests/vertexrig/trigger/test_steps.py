@@ -18,8 +18,8 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.runs.policy import PATIENCE_S, Hold, Holds
 from vertexrig.runs.store import OPEN
+from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import FAILED
-from vertexrig.submit.claims import LABEL
 from vertexrig.trigger import deploy
 
 
@@ -40,7 +40,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
     job = place.vertex.jobs[row["job"]].data
     args = job["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
     assert sorted(args) == ["--epochs=30", "--learning_rate=0.30000000000000004"]
-    chain = place.vertex.jobs[sweep].data["labels"][LABEL]
+    chain = place.vertex.jobs[sweep].data["labels"][CLAIM_LABEL]
     labels = {
         "promoted_from": "sweep",
         "trial": "3",
@@ -48,7 +48,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
         "team": "vision",
         "vertexrig_run": "sweep-best",
     }
-    assert labels.items() <= job["labels"].items() and job["labels"][LABEL] != chain
+    assert labels.items() <= job["labels"].items() and job["labels"][CLAIM_LABEL] != chain
     assert place.tick()["text"] == "sweep-best has not ended" and len(place.vertex.jobs) == 2
     place.trained(row["job"], 0.9)
     row = place.tick()
