@@ -69,7 +69,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         """Serve on a free port, which is `port` while this is entered."""
         options = [
             ("grpc.so_reuseport", 0),  # else another process could listen on the same port and get some of the calls
-            ("grpc.max_receive_message_length", JSON_LIMIT),
+            ("grpc.max_receive_message_length", 2 * JSON_LIMIT),  # a longer one is refused by gRPC in its own words
             ("grpc.max_send_message_length", -1),  # a page of log entries may be longer than the usual 4 MiB
             ("grpc.max_concurrent_streams", STREAMS),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from localvertex.http import MOST_VALUES, Json
+from localvertex.http import JSON_LIMIT, MOST_VALUES, Json
 from vertexrig.spec import messages
 
 _OPERATION, _OPERATIONS = "google.longrunning.Operation", "google.longrunning.ListOperationsResponse"
@@ -24,12 +24,15 @@ def to_json(kind: Any, request: bytes) -> Json:
     """Return a request as canonical JSON.
 
     Raises:
-        ValueError: The bytes are not such a message, or one of more than `MOST_VALUES` values.
+        ValueError: The bytes are not such a message, or one of more than `MOST_VALUES` values or `JSON_LIMIT` bytes.
     """
+    if len(request) > JSON_LIMIT:
+        raise ValueError(f"Request payload size exceeds the limit: {JSON_LIMIT} bytes.")
     try:
         message = kind.FromString(request)
         _bound_values(message)
-        return messages.from_message(message)
+        masks = _odd_masks(message)
+        return {**messages.from_message(message), **masks}
     except (
         DecodeError,
         json_format.Error,
@@ -38,6 +41,20 @@ def to_json(kind: Any, request: bytes) -> Json:
         RecursionError,
     ) as error:  # an Any of an unknown type
         raise ValueError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def _odd_masks(message: Message) -> Json:
+    """Take the masks out of a message that protobuf's JSON cannot have, as those with capitals, and return them as REST's clients send them."""
+    masks = {
+        field.json_name: ",".join(value.paths)
+        for field, value in message.ListFields()
+        if getattr(field.message_type, "full_name", "") == "google.protobuf.FieldMask"
+        and any(character.isupper() for path in value.paths for character in path)
+    }
+    for field in message.DESCRIPTOR.fields:
+        if field.json_name in masks:
+            message.ClearField(field.name)
+    return masks
 
 
 def _bound_values(message: Message) -> None:

@@ -247,7 +247,9 @@ def layer_of_pip(
         python = _venv(base, folder, "", env, execute, has_pip=has_pip)
         for words in installs:
             argv = [*_pip(base, python, has_pip=has_pip), "install", "--quiet", "--no-warn-conflicts", *words]
-            if execute(argv, {**env, **QUIET_PIP}) != 0:
+            with waiting(f"pip install {' '.join(words)}"):
+                code = execute(argv, {**env, **QUIET_PIP})
+            if code != 0:
                 raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
         return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
 

@@ -9,6 +9,7 @@ import base64
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -207,16 +208,25 @@ def _retry(given: Json) -> Json:
     return retry
 
 
+def _is_field(path: Sequence[str]) -> bool:
+    kind: Any = messages.message_class(MESSAGE).DESCRIPTOR
+    for key in path:
+        field = kind.fields_by_camelcase_name.get(key) if kind is not None else None
+        if field is None:
+            return False
+        kind = field.message_type
+    return True
+
+
 def changed(old: Json, body: Json, mask: str) -> Json:
     """Return a job after a PATCH with a body read by `read`; an empty mask means every field that the body has."""
     result: Json = dict(old)
-    for path in masked(mask) or [[key] for key in body if key != "name"]:
-        kind: Any = messages.message_class(MESSAGE).DESCRIPTOR
-        for number, key in enumerate(path, 1):
-            field = kind.fields_by_camelcase_name.get(key) if kind is not None else None
-            if field is None:
-                raise invalid(f"Invalid mask for Job: {'.'.join(path[:number])[:200]}")  # nodejs-scheduler issue 447
-            kind = field.message_type
+    paths = masked(mask) or [[key] for key in body if key != "name"]
+    if not all(map(_is_field, paths)):
+        raise invalid(
+            f"Invalid mask for Job: {mask[:200]}"
+        )  # nodejs-scheduler issue 447, google-cloud-dotnet issue 3155
+    for path in paths:
         if path[0] in TARGETS:
             result = {key: value for key, value in result.items() if key not in TARGETS or key == path[0]}
         if path[0] not in OUTPUT_ONLY:

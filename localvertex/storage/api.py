@@ -52,7 +52,7 @@ from localvertex.storage.resources import (
     whole,
     writable,
 )
-from localvertex.storage.store import ObjectStore, Query
+from localvertex.storage.store import NoBucketError, ObjectStore, Query
 from localvertex.storage.stored import Bucket, Object
 
 Values = Mapping[str, str]
@@ -489,7 +489,14 @@ class StorageApi:
             raise invalid("Expected 'objectPreconditions' to be an object.")
         where = object_of({"bucket": bucket, "object": item["name"]})
         wanted = whole_number(item, "generation")
-        return await in_thread(self.store.get, *where, Conditions.of(required), wanted)
+        try:
+            return await in_thread(self.store.get, *where, Conditions.of(required), wanted)
+        except NoBucketError:
+            raise
+        except ApiError as error:  # in these words on 2024-01-29 (kestra's plugin-gcp issue 319)
+            if error.code == 404:
+                raise not_found(f"Object {where.name} (generation: {wanted or 0}) not found.") from None
+            raise
 
     def table(self) -> list[Endpoint]:
         """Return the routes below `/storage`."""

@@ -117,6 +117,8 @@ class XmlApi(Api):
             response.headers.update({"etag": f'"{media.xml_etag(found)}"', "accept-ranges": "bytes"})
         if "contentDisposition" not in own:
             del response.headers["content-disposition"]
+        if (await in_thread(self.store.bucket, values["bucket"])).meta.get("cors"):
+            response.headers["vary"] = "Origin"
         public = any(one["entity"] == "allUsers" for one in own.get("acl", []))
         if not public:
             bindings = (await in_thread(self.store.policy, values["bucket"]))["bindings"]

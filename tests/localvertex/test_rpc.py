@@ -111,6 +111,21 @@ def test_the_layout_of_a_bucket(here: server.RunningServer, channel: grpc.Channe
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+def test_a_mask_with_capitals(channel: grpc.Channel) -> None:
+    """A mask that JSON's form of masks cannot have gets the service's own answer; so does one in the fields' own names."""
+    scheduler = client(channel, "cloud_scheduler", "scheduler_v1")
+    job = {"schedule": "* * * * *", "time_zone": "UTC", "http_target": {"uri": "https://example.com/"}}
+    made = scheduler.create_job(parent=PARENT, job={**job, "name": f"{PARENT}/jobs/masked"})
+    for paths, words in (
+        (["Schedule", "TimeZone"], "Invalid mask for Job: Schedule,TimeZone"),
+        (["foo"], "Invalid mask for Job: foo"),
+    ):
+        with pytest.raises(exceptions.InvalidArgument, match=words):
+            scheduler.update_job(job=made, update_mask={"paths": paths})
+    made.description = "d"
+    assert scheduler.update_job(job=made, update_mask={"paths": ["description"]}).description == "d"
+
+
 def test_a_service_nobody_knows(channel: grpc.Channel) -> None:
     """A service that is not in any table is UNIMPLEMENTED too, whatever the bytes are."""
     for path in ("/no.such.Service/Do", "/google.storage.v2.Storage/GetObject", "/x"):
@@ -149,11 +164,14 @@ def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grp
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
     for sent, code in (
         (b"\xff" * 9, grpc.StatusCode.INVALID_ARGUMENT),
-        (b"\x0a" * (11 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (b"\x0a" * (11 << 20), grpc.StatusCode.INVALID_ARGUMENT),
+        (b"\x0a" * (21 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
     ):
         with pytest.raises(grpc.RpcError) as refused:
             call(sent, timeout=20)
         assert refused.value.code() is code
+        limit = "Request payload size exceeds the limit: 10485760 bytes."
+        assert (refused.value.details() == limit) == (len(sent) == 11 << 20)
     with socket.create_connection(("127.0.0.1", here.grpc_port or 0), timeout=20) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         while raw.recv(4096):

@@ -56,7 +56,7 @@ def test_next_time(text: str, zone: str, after: str, expected: str) -> None:
         ),
         *(
             ("* * * * *", zone)
-            for zone in ("Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a\0b", "é" * 300)
+            for zone in ("Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a\0b", "é" * 300, "EST")
         ),
     ],
 )
@@ -239,8 +239,8 @@ def test_a_mask_changes_only_what_it_names() -> None:
         and "description" not in new
     )
     assert changed(old, {"schedule": "* * * * *"}, "")["schedule"] == "* * * * *"
-    for mask in ("colour", "schedule.x", "http_target.nope"):
-        with pytest.raises(ApiError):
+    for mask in ("colour", "schedule.x", "http_target.nope", "Schedule,TimeZone", "schedule,colour"):
+        with pytest.raises(ApiError, match=f"^Invalid mask for Job: {mask}$"):
             changed(old, {}, mask)
 
 

@@ -497,6 +497,18 @@ def test_a_new_object_has_its_buckets_class(client: httpx.Client) -> None:
     assert copied.json()["storageClass"] == "STANDARD"
 
 
+def test_a_missing_part_of_a_composed_object_is_named(client: httpx.Client) -> None:
+    """A source that is not there is named with its generation, 0 if none was asked for; a bucket that is not there is a bucket's 404."""
+    for source, words in (
+        ({"name": "gone"}, "Object gone (generation: 0) not found."),
+        ({"name": "gone", "generation": "5"}, "Object gone (generation: 5) not found."),
+    ):
+        answer = client.post("/storage/v1/b/bkt/o/d/compose", json={"sourceObjects": [source]})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (404, words)
+    answer = client.post("/storage/v1/b/not-here/o/d/compose", json={"sourceObjects": [{"name": "gone"}]})
+    assert "bucket does not exist" in answer.json()["error"]["message"]
+
+
 def test_a_copy_is_answered_with_its_owner_and_without_its_list(client: httpx.Client) -> None:
     """The answers of copy and rewrite have an owner, and the access control list only where it is asked for; a PATCH has both, a composed object none."""
     client.post("/upload/storage/v1/b/bkt/o", params={"uploadType": "media", "name": "a"}, content=b"x")

@@ -285,6 +285,15 @@ def test_a_preflight_follows_the_buckets_cors(client: httpx.Client) -> None:
     assert allowed not in client.options("/bkt/x", headers={**asked, "Origin": "http://other"}).headers
 
 
+def test_an_answer_of_a_bucket_with_cors_depends_on_the_origin(client: httpx.Client) -> None:
+    """Caches are told that an object's answer varies with the page that asks, if the bucket has `cors`."""
+    client.post("/storage/v1/b?project=p", json={"name": "for-pages"})
+    client.put("/for-pages/a", content=b"x")
+    assert "vary" not in client.get("/for-pages/a").headers
+    client.patch("/storage/v1/b/for-pages", json={"cors": [{"origin": ["*"], "method": ["GET"]}]})
+    assert client.get("/for-pages/a").headers["vary"] == "Origin"
+
+
 def test_a_bucket_that_everybody_may_read(client: httpx.Client) -> None:
     """What a bucket's policy lets everybody read is kept by caches as public."""
     client.post("/storage/v1/b?project=p", json={"name": "open-to-all"})

@@ -97,15 +97,22 @@ class Timetable:
         return found.astimezone(timezone.utc)
 
 
+_REFUSED = ("EST", "MST", "HST")
+"""Zones of the tz database that Cloud Scheduler refuses: EST as seen on 2022-02-23 (premisedata/gcp-tutorials issue 12), the others like it."""
+
+
 def zone_of(name: str) -> tzinfo:
     """Return the time zone of a tz database name; "" and "utc" are UTC. ZoneError if there is none of that name."""
     if name.lower() in ("", "utc"):
         return timezone.utc
     try:
+        if name in _REFUSED:
+            raise KeyError(name)
         return ZoneInfo(name)
     # zoneinfo raises any of these: for no such zone, for a path, for a folder of the database.
     except (KeyError, ValueError, OSError):
-        raise ZoneError(f"{name[:80]!r} is not a time zone of the tz database. {_zones_like(name)}") from None
+        of = "that Cloud Scheduler takes" if name in _REFUSED else "of the tz database"
+        raise ZoneError(f"{name[:80]!r} is not a time zone {of}. {_zones_like(name)}") from None
 
 
 def _zones_like(name: str) -> str:
