@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from functools import partial
 
 from localvertex.http import Json, invalid
-from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind, predicate
 from localvertex.services.router import PACKAGE, Done, Method, numbered, precondition
+from vertexrig import times
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
@@ -195,7 +195,8 @@ class MetadataStores:
             for event in request.get("events", ()):
                 artifact = str(event.get("artifact", ""))
                 self.artifacts.stored(artifact)
-                self._link(EVENT, execution, artifact, {**event, "execution": execution, "eventTime": resources.now()})
+                time = times.rfc3339(times.now(), 3)
+                self._link(EVENT, execution, artifact, {**event, "execution": execution, "eventTime": time})
         return {}
 
     def inputs_and_outputs(self, request: Json) -> Json:
