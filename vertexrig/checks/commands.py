@@ -75,16 +75,7 @@ def shell_args(document: Document, context: Context) -> Iterator[Problem]:
             continue
         # the other pools may do without the values of a trial
         tuned = [f"--{parameter.id}=VALUE" for parameter in document.parameters if pool.index == 0 and parameter.id]
-        given = [*after, *tuned]
-        # the first word is $0, where a name such as `bash` belongs
-        named = not given or not given[0].startswith("-") or given[0] in {"-", "--"}
-        uses = set(re.findall(_POSITIONAL, script))
-        if uses - {"@", "*"}:
-            continue
-        if uses:
-            lost = [] if named else given[:1]
-        else:
-            lost = given[1:] if named else given
+        lost = _lost(script, [*after, *tuned])
         if not lost or (script, *lost) in seen:
             continue
         seen.add((script, *lost))
@@ -95,15 +86,30 @@ def shell_args(document: Document, context: Context) -> Iterator[Problem]:
         shown = f"{', '.join(words[:3])}{', …' if len(lost) > 3 else ''}"
         name = "write a word such as bash after the script, which becomes $0"
         pass_on = 'write "$@" after the program in the script'
-        if uses:
+        if re.search(_POSITIONAL, script):
             text, fix = f'{shown} is the first word after the script: it becomes $0, which "$@" leaves out', name
         else:
             what = "the values of a trial come" if tuned else "these words come"
             text = (
                 f"the program never gets {shown}: {what} after the script, as $0, $1, …, which the script does not use"
             )
-            fix = pass_on if after and named else f"{pass_on}, and {name}"
+            fix = pass_on if after and _is_name(after[0]) else f"{pass_on}, and {name}"
         yield Problem(path, text, fix, Severity.WARNING)
+
+
+def _is_name(word: str) -> bool:
+    """Whether the first word after a script is a name such as `bash`, which belongs there: the script has it as $0."""
+    return not word.startswith("-") or word in {"-", "--"}
+
+
+def _lost(script: str, given: list[str]) -> list[str]:
+    """Return those of the words after a script that its program does not get; none if the script uses single ones, such as $2."""
+    uses = set(re.findall(_POSITIONAL, script))
+    if uses - {"@", "*"} or not given:
+        return []
+    if uses:
+        return [] if _is_name(given[0]) else given[:1]
+    return given[1:] if _is_name(given[0]) else given
 
 
 def _script(pool: Pool) -> tuple[str, str, list[str]]:
