@@ -232,10 +232,14 @@ class _Parser:
     def comparison(self, path: tuple[str, ...], operator: str) -> Node:
         """Return the value after an operator, or a group of values in parentheses."""
         self.skip()
-        # A regular expression is in quotes.
-        if operator in _PATTERNS and (
-            not self.dialect.expressions or self.text[self.at : self.at + 1] not in ('"', "(")
-        ):
+        if operator in _PATTERNS and not self.dialect.expressions:
+            raise self.wrong()
+        # A regular expression is in quotes; an operator after one without them is refused before that (index id 69708005904).
+        if operator in _PATTERNS and self.text[self.at : self.at + 1] not in ('"', "("):
+            at, bare = self.at, self.take(self.dialect.bare)
+            self.skip()
+            if not bare or not _OPERATOR.match(self.text, self.at):
+                self.at = at
             raise self.wrong()
         if self.take(_OPEN):
             return self.closed(lambda: self.values(path, operator))

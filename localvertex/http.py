@@ -404,9 +404,9 @@ class Api:
         """Answer one ASGI request."""
         request = Request(scope, receive)
         response = await self.answer(request)
-        if response.headers.get("content-type") == "application/json":
-            response.headers.update(self.headers)
-        if isinstance(response, JSONResponse):
+        if isinstance(response, JSONResponse):  # not an object that happens to be JSON
+            if response.headers["content-type"] == "application/json":
+                response.headers.update(self.headers)
             response.body = sent_body(request, response)
             response.headers["content-length"] = str(len(response.body))
         await response(scope, receive, send)

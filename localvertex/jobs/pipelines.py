@@ -14,7 +14,6 @@ from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
 from localvertex.runner import policy
-from localvertex.runner.environment import local_path
 from vertexrig.spec.states import ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
 # The end of the address of a schema in Google's bucket; the SDK names it whole.
@@ -32,6 +31,9 @@ class ModelRegistry(Protocol):
 
     def get(self, name: str) -> Json:
         """Return a model, or 404."""
+
+    def has_files(self, uri: str) -> bool:
+        """Whether there is anything in a gs:// folder."""
 
     def add(
         self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "", created: str = ""
@@ -163,8 +165,7 @@ class Pipelines:
             return None
         base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
         uri = f"{base}/model" if base else ""
-        folder = local_path(uri, self.jobs.settings.root) if uri else None
-        if folder is None or not any(path.is_file() for path in folder.rglob("*")):
+        if not uri or not self.models.has_files(uri):
             message = (
                 f'There are no files under "{uri}" to copy.'
                 if uri

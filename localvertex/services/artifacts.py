@@ -43,6 +43,12 @@ def is_prebuilt(image: str) -> bool:
     return _GOOGLES.match(image) is not None
 
 
+def has_files(objects: ObjectStore, uri: str) -> bool:
+    """Whether a gs:// folder has objects, also those whose names are no paths, such as `model//model.joblib`."""
+    bucket, folder = _split(uri)
+    return objects.files.has_bucket(bucket) and bool(objects.list(bucket, Query(prefix=folder, limit=1)).items)
+
+
 def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:
     """Refuse a model's folder without exactly one of the files that a prebuilt prediction image reads.
 
@@ -50,9 +56,7 @@ def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:
     """
     bucket, folder = _split(uri)
     prebuilt = _PREBUILT.match(image)
-    if prebuilt is None or not objects.files.has_bucket(bucket):
-        return
-    if not objects.list(bucket, Query(prefix=folder, limit=1)).items:
+    if prebuilt is None or not has_files(objects, uri):
         return
     files = _MODEL_FILES[prebuilt[1]]
     if sum(objects.files.stamp(bucket, f"{folder}{name}", odd=False) is not None for name in files) != 1:

@@ -63,7 +63,7 @@ class JsonApi(Api):
     async def answer(self, request: Request) -> Response:
         """Return the response to one request, with the headers that the service sends with it."""
         response = await self._cut(request)
-        is_json = response.media_type == "application/json"
+        is_json = isinstance(response, JSONResponse)
         # Of a chunk of bytes the uploads' own server speaks, without the headers of the API.
         if "upload_id" in request.query_params and not is_json:
             return served(response)

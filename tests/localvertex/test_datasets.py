@@ -95,6 +95,25 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
 
 
+def test_a_model_below_two_slashes_is_found(api: Api, here: server.RunningServer) -> None:
+    """A trainer that appends `/model.joblib` to AIP_MODEL_DIR, which ends with a slash, has written into the folder of the model."""
+    url = f"{here.url}/upload/storage/v1/b/data/o?uploadType=media&name=twice%2Fmodel%2F%2Fmodel.joblib"
+    api.http.post(url, content=b"x").raise_for_status()
+    body = {
+        "displayName": "p",
+        "trainingTaskDefinition": TASK,
+        "trainingTaskInputs": {
+            **job(pool("print('trained')")),
+            "baseOutputDirectory": {"outputUriPrefix": "gs://data/twice"},
+        },
+        "modelToUpload": {"displayName": "m", "containerSpec": {"imageUri": "x"}},
+    }
+    answer = api.call("POST", "trainingPipelines", json=body)
+    ended = api.wait(answer.json()["name"])
+    assert ended["state"] == "PIPELINE_STATE_SUCCEEDED", ended
+    assert api.get(ended["modelToUpload"]["name"])["artifactUri"] == "gs://data/twice/model"
+
+
 @pytest.mark.parametrize("waits", ["PENDING", "RUNNING"])
 def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path, waits: str) -> None:
     """While it waits for machines it has no trainingTaskMetadata, and with a data set it runs; then that has the custom job."""

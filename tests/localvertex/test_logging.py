@@ -318,6 +318,8 @@ def test_the_name_of_a_log(tmp_path: Path, log: str, said: str) -> None:
         ("timestamp>=2026-06-12T03:23:45Z", "line 1, column 25, token ':'"),
         ("a\n  (b", "line 2, column 5, token 'EOF'"),
         ("cast(a, INT64) = 1", "line 1, column 6, token 'a'"),
+        ("a.name=~id=x.y", "line 1, column 11, token '='"),
+        ("a.name =~ id AND b=1", "line 1, column 11, token 'id'"),
     ],
 )
 def test_the_refusal_names_the_token(text: str, token: str) -> None:

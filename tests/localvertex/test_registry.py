@@ -373,7 +373,9 @@ def test_the_lineage_of_an_artifact(services: Services) -> None:
     with pytest.raises(ApiError, match="max_hops"):
         seen(maxHops=-1)
     found = services("QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/x")
-    assert all(re.search(r":\d\d\.\d{3}Z$", event["eventTime"]) for event in found["events"]) and len(found["events"]) == 2
+    assert (
+        all(re.search(r":\d\d\.\d{3}Z$", event["eventTime"]) for event in found["events"]) and len(found["events"]) == 2
+    )
 
 
 def test_a_model_with_wrong_labels_is_refused(services: Services) -> None:

@@ -221,6 +221,16 @@ def test_a_large_gzip_object_is_inflated(client: httpx.Client) -> None:
         assert b"".join(answer.iter_raw()) == b"plain"
 
 
+def test_an_object_in_json_has_its_own_headers(client: httpx.Client) -> None:
+    """An object whose type is that of the API's answers is no answer of the API: it has its own cache header, type and server."""
+    sent = {"Content-Type": "application/json", "Cache-Control": "public, max-age=9"}
+    client.put("/bkt/map.json", content=b"{}", headers=sent).raise_for_status()
+    for where in ("/bkt/map.json", "/storage/v1/b/bkt/o/map.json?alt=media"):
+        headers = client.get(where).headers
+        assert headers["content-type"] == "application/json" and headers["server"] == "UploadServer", where
+        assert headers["cache-control"] == "public, max-age=9" and "x-frame-options" not in headers, where
+
+
 def test_headers_and_pages_of_the_xml_api(client: httpx.Client) -> None:
     """An object has a header for each checksum, its cache's time and no attachment; a list names its marker."""
     client.put("/bkt/shown", content=b"hello")
