@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from vertexrig.checks._arguments import passed
 from vertexrig.checks.model import ARGPARSE, CONTAINER_SETTINGS, TUNING_DOC, Context, Problem, Rule, join
@@ -66,13 +68,29 @@ def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Poo
     yield Problem(f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]')
 
 
+@dataclass(frozen=True)
+class _Script:
+    """A shell's script in a container's command line, as in `bash -c`.
+
+    Args:
+        after: The words after it.
+        options: The shell's options before it, such as `-ec`.
+    """
+
+    path: str
+    text: str
+    after: list[str]
+    options: list[str]
+
+
 def shell_args(document: Document, context: Context) -> Iterator[Problem]:
     yield from entrypoint_shell(document, context)
     seen = set()
     for pool in document.pools:
-        path, script, after = _script(pool)
-        if not script or f"{pool.program_path}.args" in document.placeholders or _MAY_USE.search(script):
+        found = _script(pool)
+        if found is None or f"{pool.program_path}.args" in document.placeholders or _MAY_USE.search(found.text):
             continue
+        script, after = found.text, found.after
         # the other pools may do without the values of a trial
         tuned = [f"--{parameter.id}=VALUE" for parameter in document.parameters if pool.index == 0 and parameter.id]
         lost = _lost(script, [*after, *tuned])
@@ -94,7 +112,7 @@ def shell_args(document: Document, context: Context) -> Iterator[Problem]:
                 f"the program never gets {shown}: {what} after the script, as $0, $1, …, which the script does not use"
             )
             fix = pass_on if after and _is_name(after[0]) else f"{pass_on}, and {name}"
-        yield Problem(path, text, fix, Severity.WARNING)
+        yield Problem(found.path, text, fix, Severity.WARNING)
 
 
 def _is_name(word: str) -> bool:
@@ -112,8 +130,7 @@ def _lost(script: str, given: list[str]) -> list[str]:
     return given[1:] if _is_name(given[0]) else given
 
 
-def _script(pool: Pool) -> tuple[str, str, list[str]]:
-    """Return a shell's script in a container's command line, as in `bash -c`: its path, its text, and the words after it; "" if there is none."""
+def _script(pool: Pool) -> _Script | None:
     command = [str(word) for word in (pool.container or {}).get("command", ())]
     words = [*command, *pool.args] if pool.container is not None else []
     is_value = False
@@ -126,12 +143,88 @@ def _script(pool: Pool) -> tuple[str, str, list[str]]:
             # more options may follow, or be missing their value
             if words[found].startswith(("-", "+")) or "o" in word:
                 break
-            return f"{pool.program_path}.{key}", words[found], words[found + 1 :]
+            return _Script(f"{pool.program_path}.{key}", words[found], words[found + 1 :], words[1:found])
         elif not word.startswith(("-", "+")) or word == "--":
             break  # a script's file
         else:
             is_value = word.endswith(("o", "O")) or word in {"--rcfile", "--init-file"}
-    return "", "", []
+    return None
+
+
+_PROGRAM = re.compile(
+    r"(?:\w+=\S*\s+|(?:exec|time|nohup|env)\s+)*(?:\S*/)?"
+    r"((?:python[\d.]*|torchrun|deepspeed|horovodrun|mpirun)\s|accelerate\s+launch\s)(?!\s*-m\s+(?:pip|venv)\b|\s*(?:-c|-V|--version|setup\.py)\b)"
+)
+_OWN_STATUS = re.compile(r"\btrap\b|\bexit\b|\$\?|PIPESTATUS|\|\||\bwait\b|<<")
+"""A script that looks after its status itself, or has a text in it."""
+_ERREXIT = re.compile(r"\bset\s+(?:-\S+\s+)*-\w*e|\berrexit\b")
+_OPENS, _CLOSES = {"if", "for", "while", "until", "case", "{"}, {"fi", "done", "esac", "}"}
+
+
+def shell_status(document: Document, context: Context) -> Iterator[Problem]:
+    seen = set()
+    for pool in document.pools:
+        found = _script(pool)
+        if found is None or found.text in seen or found.path in document.placeholders or _OWN_STATUS.search(found.text):
+            continue
+        seen.add(found.text)
+        stops = any(re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", option) for option in found.options)
+        program, piped = _unheeded(found.text, stops or _ERREXIT.search(found.text) is not None)
+        if program:
+            why = (
+                "a pipe's status is that of its last program"
+                if piped
+                else "a script's status is that of its last command"
+            )
+            fix = (
+                "write set -o pipefail as the first line of the script, for bash"
+                if piped
+                else "write set -e as the first line of the script, or && between its commands"
+            )
+            yield Problem(found.path, f"the job succeeds even if {program!r} fails: {why}", fix)
+
+
+def _parts(word: str) -> list[str]:
+    """Return the operators of a run of them, such as `);`; any other word as it is."""
+    return re.findall(r"&&|\|\||[;\n&|()]", word) if re.fullmatch(r"[;\n&|()]+", word) else [word]
+
+
+def _first_words(command: str) -> str:
+    """Return the beginning of a command to its first word that is no option, as in `python -m trainer.task`."""
+    words = command.split()
+    found = next((number for number, word in enumerate(words[1:], 1) if not word.startswith("-")), len(words) - 1)
+    return " ".join(words[: found + 1])[:60]
+
+
+def _unheeded(script: str, stops: bool) -> tuple[str, bool]:
+    """Return the first program of a script, by its first words, whose failure is not the script's, and whether a pipe hides it.
+
+    Args:
+        stops: Whether the first command that fails ends the script.
+    """
+    script = re.sub(r"(?m)(^|\s)#[^\n'\"]*$", r"\1", script.replace("\\\n", " "))
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=";\n&|()")
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
+    try:
+        words = list(lexer)
+    except ValueError:  # quotes that are never closed
+        return "", False
+    depth, lists = 0, [""]
+    for token in (part for word in words for part in _parts(word)):
+        first = not lists[-1] or lists[-1].endswith(("then ", "do ", "else ", "&& ", "| ", "( "))
+        depth += (token == "(" or (first and token in _OPENS)) - (token == ")" or (first and token in _CLOSES))
+        if depth == 0 and token in {";", "\n", "&"}:
+            lists.append("")
+        elif token != "\n":
+            lists[-1] += "".join(token.split()) + " "
+        if depth and token in {";", "\n"}:
+            lists[-1] += "then "  # what follows is the beginning of a command
+    lists = [one for one in lists if one]
+    for number, one in enumerate(lists, 1):
+        program, piped = _PROGRAM.match(one), " | " in one and "pipefail" not in script
+        if program is not None and (piped or (number < len(lists) and not stops)):
+            return _first_words(one[program.start(1) :]), piped
+    return "", False
 
 
 @of_trainer
@@ -215,6 +308,7 @@ RULES: tuple[Rule, ...] = (
          CONTAINER_SETTINGS, trainer_unused),
     Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form, and a shell's script passes them on.",
          join(_DOCKER, TUNING_DOC, _POSIX), shell_args),
+    Rule("shell-status", Severity.WARNING, "A shell's script fails if a program in it fails.", _POSIX, shell_status),
     Rule("args-replace-cmd", Severity.ERROR, "Args go to an image with an ENTRYPOINT.",
          join(_DOCKER, CONTAINER_SETTINGS), args_replace_cmd),
 )  # fmt: skip

@@ -281,7 +281,7 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
         seen.add(pool.image)
         text = (
             f"{pool.image[:120]} is a Container Registry address; that service was shut down on 2025-03-18, and the image "
-            "is there only if the project's gcr.io repository was moved to Artifact Registry"
+            "is there only if the project's gcr.io repository is in Artifact Registry: moved there, or that of a project of after 2024-05-15"
         )
         area = {"": "us", "us.": "us", "eu.": "europe", "asia.": "asia"}[found[1] or ""]
         image = _bare(pool.image).rpartition("/")[2]
@@ -308,7 +308,7 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
                 "Vertex AI may refuse it, and it may no longer be there to download"
             )
             newer = _newer(image, context)
-            build = "write image: build in the project file, and run `vertexrig image NAME --push`"
+            build = "build an image of your own with the same packages (in a project file: image: build, then `vertexrig image NAME --push`)"
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)
             # info: no newer image is left to take, and no refused job is on public record
             is_newest = image == context.catalog.newest_image(image.framework, _needs(pool, context.catalog))

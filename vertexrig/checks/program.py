@@ -213,13 +213,22 @@ def env_twice(document: Document, context: Context) -> Iterator[Problem]:
         seen.add((pool.index, name))
 
 
+_EMPTY_DEFAULT = r"\$\{\w+:?-\}"
+"""`${NAME:-}`: nothing, unless the variable is set."""
+
+
 def env_value(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for number, variable in enumerate(pool.env):
             path = f"{pool.program_path}.env[{number}].value"
-            if not variable.get("value") and not document.reported(path):
-                text = f"{variable.get('name') or 'a variable'} has no value, and Vertex AI requires one"
-                yield Problem(path, text, "write a value that is not empty, or remove the variable")
+            value = str(variable.get("value") or "")
+            if not document.reported(path) and not re.sub(_EMPTY_DEFAULT, "", value):
+                by_default = ", where its placeholder is not set" if value else ""
+                text = f"{variable.get('name') or 'a variable'} has no value{by_default}, and Vertex AI requires one"
+                severity = Severity.WARNING if value else None
+                yield Problem(
+                    path, text, "write a value that is not empty, or remove the variable", severity, sure=True
+                )
 
 
 def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:

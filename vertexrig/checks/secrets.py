@@ -10,7 +10,7 @@ from typing import Any
 from vertexrig.checks.model import REST, SECRETS, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.masking import SHORTEST, hint, masked, secret_in
+from vertexrig.spec.masking import SHORTEST, hint, masked, secret_in, secrets_in
 
 _FIX = (
     "keep it in Secret Manager, give the job the secret's resource name, and let the program read it as the job's "
@@ -66,6 +66,8 @@ def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, s
         flag, equals, value = word.partition("=")
         name, value = (flag, value) if equals and flag.startswith("-") else (before, word)
         secret = "" if path in document.placeholders or value.startswith("-") else secret_in(value, name)
+        if not secret and any(map(str.isspace, word)):  # a shell's script
+            secret = next(iter(secrets_in(word)), "")
         if secret:
             yield path, name.lstrip("-") or key, secret
         # `--token abc` in two items: the flag is the name of the word behind it

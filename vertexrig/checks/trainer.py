@@ -445,11 +445,13 @@ def trials_share_output(document: Document, context: Context) -> Iterator[Proble
     for pool in document.pools:
         for item in passed(pool, trainer):
             name, value = item.name.strip("-").casefold(), item.value or ""
-            fixed = value.startswith(("gs://", "/gcs/")) and "$" not in value
+            # a placeholder for the bucket is filled in once for all trials
+            in_storage = re.match(r"(?:gs://|/gcs/)[^/]*", value)
+            fixed = in_storage is not None and "$" not in value[in_storage.end() :]
             if fixed and _OUTPUT.fullmatch(name) and name not in tuned:
                 message = f"{item.name} is {value} in each trial: all trials write to the same path, and only the last result remains"
                 fix = f"leave {item.name} out and save to AIP_MODEL_DIR, which differs for each trial"
-                yield Problem(item.path, message, fix)
+                yield Problem(item.path, message, fix, sure=True)
 
 
 @of_trainer

@@ -21,12 +21,14 @@ _KNOWN = (
     r"|ya29\.[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"  # a signed web token
 )
+_IN_ADDRESS = r"(?<![\w])[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"']{1,80}:[^\s:/@$<{\"']{3,}@"
+"""User and password in an address: postgresql://user:password@host/database."""
 _PEM = r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))"
 _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
 _NAME = rf"(?i:(?:.*_)?{_WORD})"
 # KAGGLE_KEY and its like: a name that says less, so the value has to look like a key
 _HEX_NAME = r"(?i:(?!.*(?:CACHE|PUBLIC))(?:--?)?(?:[A-Za-z0-9]+[-_])*KEY)"
-_HEX = r"[0-9a-f]{32}"
+_HEX = r"[0-9a-f]{32}(?:[0-9a-f]{8})?"
 _FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
 # In lower case: each pattern above, and `_NAMED_VALUES` below, needs one of these to match.
 _HINTS = (
@@ -74,8 +76,8 @@ def secret_in(value: str, name: str = "") -> str:
         name: The variable's name, or the argument's flag.
     """
     if not (_may_hold_one(value) or _may_hold_one(name) or _may_hold_hex(f"{name}={value}")):
-        return ""
-    found = re.search(_KNOWN, value) or re.search(_PEM, value)
+        return _password_in(value)
+    found = re.search(_KNOWN, value) or re.search(_PEM, value) or re.search(_IN_ADDRESS, value)
     if found is not None:
         return found[0]
     if re.fullmatch(_HEX_NAME, name) and re.fullmatch(_HEX, value):
@@ -86,6 +88,18 @@ def secret_in(value: str, name: str = "") -> str:
     # tokens and keys are long, so a short value under their name is something else; a password may be short
     is_password = "pass" in name.casefold()
     return value if is_password or len(value.strip()) >= SHORTEST else ""
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets that a text of several words, such as a shell's script, names: `export API_KEY=…`."""
+    named = _named(text, _NAMED_VALUES) if _may_hold_one(text) else set()
+    return sorted(named | (_named(text, _NAMED_HEX) if _may_hold_hex(text) else set()))
+
+
+def _password_in(text: str) -> str:
+    """Return the beginning of an address that holds a password, "" if there is none."""
+    found = re.search(_IN_ADDRESS, text) if "://" in text and "@" in text else None
+    return found[0] if found else ""
 
 
 def hint(secret: str) -> str:
@@ -103,9 +117,7 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text: YAML, JSON, a message or a line.
         secrets: Secrets that are known to be in it.
     """
-    named = _named(text, _NAMED_VALUES) if _may_hold_one(text) else set()
-    if _may_hold_hex(text):
-        named |= _named(text, _NAMED_HEX)
+    named = {*secrets_in(text), *filter(None, [_password_in(text)])}
     # the longest first: one that is part of another would leave the rest of it in the text
     for secret in sorted({*secrets, *named}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))

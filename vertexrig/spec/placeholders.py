@@ -18,9 +18,11 @@ _NAMES = (
 )
 _MARKS = (
     r"\$?\{\{.*?\}\}|\{%.*?%\}",  # Jinja, Helm, GitHub Actions
-    r"(?<![\\$])\$\{[^{}\n]*\}|(?<![\\$\w])\$[A-Za-z_]\w*",  # a shell, envsubst
+    # a shell, envsubst; `${now:%Y}` and `${oc.env:USER}` are OmegaConf's, which the program resolves
+    r"(?<![\\$])\$\{(?![A-Za-z_][\w.]*:[A-Za-z%])[^{}\n]*\}|(?<![\\$\w])\$[A-Za-z_]\w*",
     r"(?<![{$])\{[A-Z][A-Z0-9_]*\}(?!\})",  # str.format
     r"<[A-Za-z][\w .-]*>|\[[A-Z][A-Z0-9]+(?:[ _-][A-Z0-9]+)*\]",
+    r"(?i:\[(?:your[ _-]?)?(?:project|bucket|repo|repository|region)[ _-]?(?:id|name|number|uri)\])",
     r"__[A-Z][A-Z0-9_]*__",
     r"(?<![A-Za-z0-9])(?:YOUR|REPLACE)[_-][A-Za-z0-9_-]+",
     rf"(?<![\w-])(?:{_NAMES})(?![\w-])",

@@ -99,6 +99,8 @@ FLAGS = {
     "labels": "--labels",
     "region": "--region",
     "project": "--project",
+    "projectId": "--project",
+    "project_id": "--project",
     "encryptionSpec": "--kms-key",
     "encryption_spec": "--kms-key",
 }
@@ -184,7 +186,8 @@ def belongs(key: str, schema: Message, root: Message) -> tuple[tuple[str, ...], 
     inside = _nearest_places(key, schema)
     if inside:
         return inside, False
-    best = meant(key, names)
+    ends = [name for name in names if name.endswith(key[:1].upper() + key[1:])]  # id, of metricId
+    best = meant(key, names) or (ends[0] if len(ends) == 1 else None)
     return ((best,), False) if best else (_nearest_places(key, root), True)
 
 
@@ -259,7 +262,8 @@ class Reader:
             fix = note.fix or (
                 "keep one of them"
                 if note.kind == "duplicate-key"
-                else 'quote it if it is text, or write it as "1.0e-4", true or false'
+                else "quote it if it is text"
+                + (f", or write {yamltext.scalar(note.value)}" if note.value is not None else "")
             )
             # write what gcloud reads: safe, except for numbers such as 012 (surely a mistake), and not where text belongs
             edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)

@@ -192,6 +192,26 @@ SHELL = (
     Case("entrypoint-shell", "workers", {_SH: ["bash", "-c", _PLAIN], "workerPoolSpecs[1].containerSpec.command": ["bash", "-c", _PLAIN]},
          {_SH: ["bash", "-c", _PLAIN], f"{C0}.args": "${ARGS}"}, f"{_SH}[2]", severity="warning"),
 )  # fmt: skip
+_LINES = "python train.py\ngsutil cp -r out gs://my-bucket/out"
+_NO_ARGS = {f"{C0}.args": DROP}
+SHELL += (
+    *(Case("shell-status", "cpu", {_SH: ["bash", "-c", bad], **_NO_ARGS}, {_SH: ["bash", "-c", good], **_NO_ARGS}, f"{_SH}[2]")
+      for bad, good in (
+          (_LINES, f"set -e\n{_LINES}"),
+          (_LINES, _LINES.replace("\n", " && ")),
+          (_LINES, _LINES.replace("\n", " || exit 1\n")),
+          ("torchrun --nnodes=1 train.py # all\necho done", "pip install x  # first\ntorchrun --nnodes=1 train.py"),
+          ("X=1 exec /opt/bin/python3 -m trainer.task; ls", "python -m pip install x; python3 -m trainer.task"),
+          ("cd /app; python a.py; python b.py", "for i in 1 2; do python a.py; done; ls"),
+          ("python a.py --name='x;y'; ls", "python a.py --name='x;y'"),
+          ("python a.py | tee log", "set -o pipefail; python a.py | tee log"),
+          ("(cd /app && python a.py); python b.py; ls", "(cd /app; python a.py)"),
+          ("if [ -n ${X} ]; then ls; fi\npython a.py $(cat args)\nls", "if true; then\n  python a.py; ls\nfi; ls"),
+          ("set -e\npython a.py | tee log", "if python a.py; then ls; fi; ls"),
+      )),
+    Case("shell-status", "cpu", {_SH: ["sh", "-c", _LINES], **_NO_ARGS}, {_SH: ["sh", "-ec", _LINES], **_NO_ARGS}),
+    Case("shell-status", "cpu", {_SH: ["sh", "-c", _LINES], **_NO_ARGS}, {_SH: ["sh", "-c", "echo 'a\n" + _LINES], **_NO_ARGS}),
+)  # fmt: skip
 _LIBRARIES = f"{PREBUILT}/tf-cpu.2-17.py310:latest"
 _GPU = f"{PREBUILT}/tf-gpu.2-17.py310:latest"
 IMAGES = (
@@ -290,6 +310,8 @@ PROGRAM = (
     Case("env-value", "cpu", {f"{C0}.env": [{"name": "A", "value": ""}]}, {f"{C0}.env": [{"name": "A", "value": " "}]}, at=f"{C0}.env[0].value"),
     Case("env-value", "cpu", {f"{C0}.env": [{"name": "A"}]}, {f"{C0}.env": [{"name": "A", "value": "0"}]}),
     Case("env-value", "cpu", {f"{C0}.env": [{"name": "A", "value": None}]}),
+    Case("env-value", "cpu", {f"{C0}.env": [{"name": "A", "value": "${B:-}"}]}, {f"{C0}.env": [{"name": "A", "value": "${B:-}x"}]},
+         severity="warning", also=("placeholder",)),
     Case("env-apostrophe", "cpu", {f"{C0}.env": [{"name": "A", "value": "['a']"}]}, {f"{C0}.env": [{"name": "A", "value": '["a"]'}]}),
     Case("env-apostrophe", "cpu", {f"{C0}.env": [{"name": "A", "value": "it's"}]}, {f"{C0}.env": [{"name": "A", "value": "it\\'s"}]}),
     Case("env-apostrophe", "cpu", {f"{C0}.env": [{"name": "A", "value": "${X}'s"}]}, also=("placeholder",)),
@@ -355,6 +377,12 @@ STORAGE = (
     Case("stray-uri", "cpu", {f"{C0}.env": [{"name": "DATA", "value": "/gcs/My Bucket/x"}]},
          {f"{C0}.env": [{"name": "DATA", "value": "/gcs/my-bucket/x"}]}),
     Case("stray-uri", "cpu", {f"{C0}.args": ["--out=/gcs/output"]}, {f"{C0}.args": ["--out=/gcs/output-of-runs"]}),
+    *(Case("stray-uri", "cpu", {f"{C0}.args": [bad]}, {f"{C0}.args": [good]})
+      for bad, good in (
+          ("/gcs/config.yaml", "/gcs/my-bucket/config.yaml"),
+          ("--data=/gcs/Train_2.csv", "--data=/gcs/data.example.com/train.csv"),
+          ("--weights=/gcs/model.pth", "--weights=/gcs/model.pth/best"),
+      )),
     Case("stray-uri", "cpu", {f"{C0}.args": ["--data", "/gcs/datasets/x"]},
          {f"{C0}.args": ["--data", "/gcs/datasets/x", "--list=gs://datasets/y"]}, at=f"{C0}.args[1]"),
     Case("package-missing", "python", {f"{P0}.packageUris": DROP}),
@@ -476,6 +504,11 @@ SECRETS = (
     Case("plain-secret", "cpu", _env("OPENAI_API_KEY", "sk" + "-" + "a1" * 12), _env("MAX_TOKEN", "4096")),
     Case("plain-secret", "cpu", _env("KAGGLE_KEY", _KAGGLE_KEY), _env("KAGGLE_KEY", "my-kaggle-key")),
     Case("plain-secret", "cpu", _env("KAGGLE_KEY", "0f" * 16), _env("CACHE_KEY", "0f" * 16)),
+    Case("plain-secret", "cpu", {f"{C0}.args": ["--wandb_key=" + "0f" * 20]}, {f"{C0}.args": ["--commit=" + "0f" * 20]}),
+    Case("plain-secret", "cpu", {f"{C0}.command": ["bash", "-c", "export WANDB_API_KEY=" + "0f" * 20 + " && python t.py"], **_NO_ARGS},
+         {f"{C0}.command": ["bash", "-c", "export WANDB_API_KEY=$(cat /run/key) && python t.py"], **_NO_ARGS}),
+    Case("plain-secret", "cpu", _env("DATABASE_URL", "postgresql://me:hunter22@db.example.com/runs"),
+         _env("DATABASE_URL", "postgresql://me@db.example.com:5432/runs")),
     Case("plain-secret", "cpu", {f"{C0}.args": ["--kaggle-key", "0f" * 16]}, {f"{C0}.args": ["--md5", "0f" * 16]}),
     Case("plain-secret", "cpu", {f"{C0}.args": ["--api_key=abcdefghij"]}, {f"{C0}.args": ["--api_key=$(API_KEY)"]}),
     Case("plain-secret", "cpu", {f"{C0}.args": ["--hub-token", "abcdefghij"]}, {f"{C0}.args": ["--hub-token", "</s>"]}),

@@ -52,6 +52,8 @@ FIXES = [
      "write NVIDIA_TESLA_A100, and a machine of a2-highgpu, a2-megagpu"),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_A100}", "unknown-enum-value", ""),
     (STUDY, "  parameters", "  parameterSpec", "unknown-field", "write parameters"),
+    (JOB, "workerPoolSpecs", "projectId: x\nworkerPoolSpecs", "unknown-field", "remove it, and add --project"),
+    (STUDY, "minValue: 0.1", "minValue: 1e-5", "yaml-two-readings", "quote it if it is text, or write 1.0e-05"),
     (STUDY, "  parameters: [", "parameterSpec: [", "unknown-field", "move parameters under studySpec"),
     (STUDY, "maxTrialCount: 2", "  maxTrialCount: 2", "unknown-field", "move maxTrialCount to the top of the file"),
     (STUDY, "maxTrialCount: 2", "workerPoolSpecs: []", "unknown-field", "move workerPoolSpecs under trialJobSpec"),

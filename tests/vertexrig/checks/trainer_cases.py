@@ -160,6 +160,8 @@ CASES = [
     Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory",
          swapped("    args =", '    parser.add_argument("--data_dir", default="gs://b/d")\n    args =').replace("AIP_MODEL_DIR", "HOME"),
          PLAIN),
+    Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://${BUCKET}/m"]}, {ARGS: ["--model_dir=gs://my-bucket/m/$(RUN)"]},
+         also=("placeholder",)),
     Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://my-bucket/m"]}, {ARGS: ["--data=gs://my-bucket/m"]},
          f"{ARGS}[0]", flags('"--model_dir"', '"--data"')),
     *(Case("trials-share-output", "study", {ARGS: [f"--{name}=gs://my-bucket/m"]}, {ARGS: ["--model_path=gs://my-bucket/m"]},
