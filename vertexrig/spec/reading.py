@@ -52,8 +52,26 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool 
         lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
         reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
         return _from_reading(reading, file, kind, foreign=True)
-    finding = strict.finding("yaml-syntax", "", broken.message, broken.fix, file=file, line=broken.line)
+    at = broken.line or 1
+    near = range(max(at - 1, 1), at + 2)
+    rows = text.splitlines()
+    block = next((n for n in near if foreign and n <= len(rows) and re.match(_BLOCK, rows[n - 1])), 0)
+    if block:
+        message = "a placeholder stands for whole lines, so the file is not YAML before it is rendered"
+        finding = strict.finding("placeholder", "", message, _RENDER_FIRST, file=file, line=block)
+        return Document(kind or "CustomJobSpec", {}, (finding,), file)
+    source = re.search(_SOURCE, file)
+    fix = (
+        f"name a job's YAML or JSON, or a project file; --trainer FOLDER is for {source[0]} files"
+        if source
+        else broken.fix
+    )
+    finding = strict.finding("yaml-syntax", "", broken.message, fix, file=file, line=broken.line)
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
+
+
+_BLOCK = r"\s*(?:\$\{\w+\}|\$\w+)\s*(?:$|\w+:)"
+_SOURCE = r"\.(?:py|sh)$"
 
 
 def unreadable(file: str, reason: str) -> Finding:

@@ -151,6 +151,20 @@ def test_a_job_spec_with_a_typo_is_still_one(key: str) -> None:
     assert "not-vertex" not in {found.id for found in spec.parse(f"{key}: {{}}\nsteps: 3").findings}
 
 
+@pytest.mark.parametrize("line", ["${GPU}      replicaCount: 1\n  ", "      $GPU\n    "])
+def test_a_placeholder_for_whole_lines_is_one(line: str) -> None:
+    """A file that is no YAML because a placeholder stands where lines belong is still to be rendered; a broken script is not."""
+    found = only(JOB.replace("  replicaCount: 1\n  ", line, 1))
+    assert (found.id, found.line) == ("placeholder", 3)
+    assert only("a: [\nb: |\n  x\n  y\n  $GPU\n").id == "yaml-syntax"
+
+
+def test_a_source_file_is_no_configuration() -> None:
+    """A Python file gets no advice on YAML, but which file to name."""
+    (found,) = spec.parse("import os\na = {}\nif a:\n    main()\n", file="submit.py").findings
+    assert found.id == "yaml-syntax" and found.fix.startswith("name a job's YAML or JSON")
+
+
 def test_a_tab_is_named() -> None:
     """A tab in the indentation is said to be one, at its line, and what to do."""
     found = only(JOB + "scheduling:\n\ttimeout: 60s\n")
