@@ -51,9 +51,11 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
     if context.trainer_unused:
         pool = next((pool for pool in document.pools if not pool.empty), None)
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
-        fix = "name the folder with the image's Dockerfile, write command: [python, -m, MODULE], or leave --trainer out"
+        fix = "name the image's Dockerfile or its folder, write command: [python, -m, MODULE], or leave --trainer out"
         message, severity = "the job does not run the trainer that --trainer names", None
-        if not context.trainer_recognised:  # a script or a program that is not Python's may start it
+        if (
+            not context.trainer_recognised
+        ):  # a script, a program that is not Python's or an image made elsewhere may start it
             message, severity = "whether the job runs the trainer that --trainer names is not known", Severity.INFO
         yield Problem(path, f"{message}: {context.trainer_unused}", fix, severity)
 

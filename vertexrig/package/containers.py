@@ -29,7 +29,9 @@ class ImageProgram:
         reason: Why there is none, in one sentence.
         folder: The folder that is the image's working directory.
         command: The words that start the program there.
-        recognised: False if what starts is a script or a program that is not Python's, which may start a trainer or not.
+        recognised: False if what starts is not known: no Dockerfile, a script, or a program that is not Python's, which may start
+            a trainer or not.
+        file: The program's own file, None if it is not known.
     """
 
     source: TrainerSource | None
@@ -37,6 +39,7 @@ class ImageProgram:
     folder: Path | None = None
     command: tuple[str, ...] = ()
     recognised: bool = True
+    file: Path | None = None
 
 
 class ImageTree(Tree):
@@ -100,15 +103,70 @@ def read_container(
     """Read the program that a container runs.
 
     Args:
-        folder: Its build context, or the Dockerfile itself.
+        folder: Its build context, the Dockerfile itself, or a folder with the Dockerfile one or two levels below it.
         command: The spec's `command`, which replaces ENTRYPOINT and CMD.
         args: The spec's `args`, which replace CMD.
         known: Programs that were read, by Dockerfile or folder and by module or file: several jobs may run one.
     """
     known = {} if known is None else known
     file = folder if folder.is_file() else dockerfile.find(folder)
-    if file is None:
-        return _without_dockerfile(folder, command, args, known)
+    if file is not None:
+        return _of_dockerfile(file, folder, command, args, known)
+    named = _without_dockerfile(folder, command, args, known)
+    if named.source is not None and not _is_missing(named.source):
+        return named
+    found = _of_nearby_dockerfile(folder, command, args, known)
+    return found if found is not None and (found.source is not None or named.source is None) else named
+
+
+def _is_missing(source: TrainerSource) -> bool:
+    """Whether the program's own module or file was not found."""
+    return any(problem.code == "module" for problem in source.problems)
+
+
+def _of_nearby_dockerfile(
+    folder: Path, command: Sequence[str], args: Sequence[str], known: dict[tuple[Path, str], TrainerSource]
+) -> ImageProgram | None:
+    """Return the program of the folder that a Dockerfile below it starts; None if there is no Dockerfile.
+
+    If the Dockerfiles start none or several, the result has no source, and says why.
+    """
+    files = dockerfile.below(folder)
+    found = [_of_dockerfile(file, folder, command, args, known) for file in files]
+    for index, file in enumerate(files):
+        if not _fits(found[index], folder):  # `COPY . .` may also mean the Dockerfile's own folder
+            own = _of_dockerfile(file, file.parent, command, args, {})
+            found[index] = own if _fits(own, folder) else found[index]
+    fitting = [one for one in found if _fits(one, folder)]
+    # Dockerfile.cpu and Dockerfile.gpu: one program on two base images
+    alike = [replace(one.source, base_image="") for one in fitting if one.source is not None]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting and all(one == alike[0] for one in alike):
+        return replace(fitting[0], source=alike[0])
+    shown = ", ".join(file.relative_to(folder).as_posix() for file in files[:3]) + (", …" if len(files) > 3 else "")
+    if fitting:
+        return ImageProgram(None, f"{shown} start different programs of {folder}", recognised=False)
+    if len(found) == 1 and found[0].reason:
+        return replace(found[0], recognised=False)
+    return ImageProgram(None, f"{shown} start no program of {folder}", recognised=False) if files else None
+
+
+def _fits(program: ImageProgram, folder: Path) -> bool:
+    """Whether a program was found, and its file is in the folder."""
+    if program.source is None or program.file is None or _is_missing(program.source):
+        return False
+    return program.file.resolve().is_relative_to(folder.resolve())
+
+
+def _of_dockerfile(
+    file: Path,
+    folder: Path,
+    command: Sequence[str],
+    args: Sequence[str],
+    known: dict[tuple[Path, str], TrainerSource],
+) -> ImageProgram:
+    """Return the program of the image that a Dockerfile makes."""
     try:
         image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
@@ -143,12 +201,14 @@ def read_container(
         if not head and image.cmd and _plain(image.base)
         else None,
     )
-    if (not command or not found.end) and any(problem.code == "module" for problem in source.problems):
+    if (not command or not found.end) and _is_missing(source):
         # Nobody builds an image around a module that is not there, and a shell line may download it first.
         return ImageProgram(None, f"{found.name}, which {name} starts, is not among the files of {context}")
     root = tree.inside(image.workdir) or "."
     root = root if (context / root).is_dir() else "."
-    return ImageProgram(source, "", context / root, _portable(found, tree, image, context / root))
+    start = _portable(found, tree, image, context / root)
+    own = next((path for path in (*source.files, *(problem.file for problem in source.problems)) if path), "")
+    return ImageProgram(source, "", context / root, start, file=context / own if own else None)
 
 
 def _plain(base: str) -> bool:
@@ -161,12 +221,13 @@ def _without_dockerfile(
     """Return a folder whose program the spec names by itself."""
     found = started_program.find([*command, *args])
     if found is None:
-        return ImageProgram(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
+        reason = f"there is no Dockerfile in {folder}, and the spec's command names no Python program"
+        return ImageProgram(None, reason, recognised=False)
     if folder.is_file():
         return ImageProgram(None, f"{folder} is neither a Dockerfile nor a folder")
     image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
     read = _read(found, image, folder, known, folder)
-    if not found.end and any(problem.code == "module" for problem in read.problems):
+    if not found.end and _is_missing(read):
         return ImageProgram(
             None, f"{found.name}, which a shell line of the spec starts, is not among the files of {folder}"
         )

@@ -19,6 +19,11 @@ _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 # $NAME, ${NAME}, ${NAME:-default}; a backslash before the dollar keeps it as text
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?::?[-+]([^}]*))?\}|(\w+))")
 _HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?")
+_NAME = re.compile(r"(.*[._-])?(docker|container)file([._-].*)?", re.IGNORECASE)
+# Images of the same project that do not train: of its API, its page, its tests.
+_OTHER_IMAGE = re.compile(r"api|serv|predict|infer|front|eval|test", re.IGNORECASE)
+_MOST_FOLDERS = 500
+"""Folders of one level that are searched for Dockerfiles: `--trainer` may name a folder of data, too."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +73,39 @@ def find(folder: Path) -> Path | None:
             return place / "Dockerfile"
         if not place.is_dir():
             continue
-        names = sorted(
-            path
-            for path in place.iterdir()
-            if path.is_file() and re.fullmatch(r"(?i)(.*[._-])?(docker|container)file([._-].*)?", path.name)
-        )
+        names = sorted(path for path in place.iterdir() if _is_dockerfile(path))
         training = [path for path in names if "train" in path.name.casefold()]
         if len(names) == 1 or len(training) == 1:
             return (names if len(names) == 1 else training)[0]
     return None
+
+
+def _is_dockerfile(path: Path) -> bool:
+    return _NAME.fullmatch(path.name) is not None and path.suffix != ".dockerignore" and path.is_file()
+
+
+def below(folder: Path) -> list[Path]:
+    """Return the Dockerfiles of a folder and of the folders one and two levels below it.
+
+    Those whose path has the word train go before all others; without one, those of an API, a page or tests are left out.
+    """
+    found: list[Path] = []
+    places = [folder]
+    for _ in range(3):
+        entries = [entry for place in places[:_MOST_FOLDERS] for entry in _entries(place)]
+        found += [entry for entry in entries if _is_dockerfile(entry)]
+        places = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
+    names = {path: path.relative_to(folder).as_posix() for path in found}
+    training = [path for path, name in names.items() if "train" in name.casefold()]
+    return training or [path for path, name in names.items() if not _OTHER_IMAGE.search(name)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, without hidden files and installed packages; nothing if it may not be listed."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name != "node_modules")
+    except OSError:
+        return []
 
 
 def parse(text: str) -> DockerImage:

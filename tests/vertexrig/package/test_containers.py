@@ -106,19 +106,72 @@ def test_the_command_of_the_spec_overrides_the_entry_point(tmp_path: Path) -> No
     assert checked(tmp_path, job("python", "-m", "trainer.task", "--epochs=2"), app) == {}
 
 
-def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
-    """A folder that is not there ends the command; one that says nothing of the image is a finding, whichever file."""
+_TRAINS = 'FROM x\nWORKDIR /app\nCOPY trainer trainer\nENTRYPOINT ["python", "-m", "trainer.task"]\n'
+_OTHER = 'FROM x\nCOPY train.py .\nCMD ["python", "train.py", "--epochs=1"]\n'
+
+
+@pytest.mark.parametrize(
+    "dockerfiles",
+    [
+        {"dockerfiles/main.dockerfile": _TRAINS},
+        {"docker/train/Dockerfile": _TRAINS},
+        {"images/Containerfile": _TRAINS},
+        {"deploy/Dockerfile.gpu": _TRAINS},
+        {"a/Dockerfile.cpu": _TRAINS, "a/Dockerfile.gpu": _TRAINS.replace("FROM x", "FROM y")},
+        {"dockerfiles/train.dockerfile": _TRAINS, "dockerfiles/main.dockerfile": _OTHER},
+        {"dockerfiles/api.dockerfile": _OTHER, "dockerfiles/main.dockerfile": _TRAINS},
+        {"dockerfiles/main.dockerfile": _TRAINS, "web/Dockerfile": 'FROM x\nCMD ["uvicorn", "app:app"]\n'},
+        {"own/Dockerfile": 'FROM x\nCOPY . .\nENTRYPOINT ["python", "main.py"]\n', "own/main.py": TASK},
+    ],
+)
+def test_a_dockerfile_is_found_in_the_folders_below(tmp_path: Path, dockerfiles: dict[str, str]) -> None:
+    """The one program that Dockerfiles one and two folders down start is the trainer; those of other images do not count."""
+    app = folder(tmp_path / "app", "", {**SOURCES, **dockerfiles})
+    (app / "Dockerfile").unlink()
+    found = read_container(app, [], [])
+    assert found.source is not None and found.source.module in {"trainer.task", "main"}, found
+    assert {flag.dest for flag in found.source.flags} == {"epochs", "learning_rate"}
+
+
+@pytest.mark.parametrize(
+    "dockerfiles",
+    [
+        {},
+        {"a/Dockerfile": _TRAINS, "b/Dockerfile": _OTHER},
+        {"a/train.dockerfile": "FROM x\nENTRYPOINT /train\n", "a/main.dockerfile": _OTHER},
+        {"a/Dockerfile": 'FROM x\nCOPY . .\nENTRYPOINT ["python", "gone.py"]\n'},
+        {"a/b/c/Dockerfile": _TRAINS},
+        {".git/Dockerfile": _TRAINS, "a/Dockerfile.dockerignore": "*.md\n"},
+    ],
+)
+def test_an_image_that_is_not_known_is_no_error(tmp_path: Path, dockerfiles: dict[str, str]) -> None:
+    """Where no Dockerfile says which program of the folder runs, the finding is an info."""
+    app = folder(tmp_path / "app", "", {**SOURCES, **dockerfiles})
+    (app / "Dockerfile").unlink()
+    found = read_container(app, [], [])
+    assert found.source is None and not found.recognised and found.reason
+    assert checked(tmp_path, job("--what=2"), app) == {}
+
+
+def test_the_dockerfile_of_the_folder_itself_goes_first(tmp_path: Path) -> None:
+    """Dockerfiles below do not count where the folder has one."""
+    app = folder(tmp_path / "app", WALKTHROUGH, {**SOURCES, "docker/train.dockerfile": _OTHER})
+    found = read_container(app, [], [])
+    assert found.source is not None and found.source.module == "trainer.task"
+
+
+def test_a_trainer_that_cannot_apply_is_said(tmp_path: Path) -> None:
+    """A folder that is not there ends the command; one that says nothing of the image is an info, whichever file."""
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(job("--epochs=2")))
     done = typed("check", str(file), "--trainer", str(tmp_path / "nowhere"))
     assert done.exit_code == 2 and "this folder does not exist" in done.stderr
     (tmp_path / "empty").mkdir()
-    found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
-    assert set(found) == {"trainer-unused"} and "no Dockerfile" in found["trainer-unused"]
     binary = folder(tmp_path / "go", 'FROM golang\nENTRYPOINT ["/train"]\n')
-    done = typed("check", str(file), "--trainer", str(binary), "--format", "json")
-    (one,) = [one for one in json.loads(done.stdout)["findings"] if one["id"] == "trainer-unused"]
-    assert one["severity"] == "info" and "starts no Python program" in one["message"] and "not known" in one["message"]
+    for trainer, words in ((tmp_path / "empty", "there is no Dockerfile in"), (binary, "starts no Python program")):
+        done = typed("check", str(file), "--trainer", str(trainer), "--format", "json")
+        (one,) = [one for one in json.loads(done.stdout)["findings"] if one["id"] == "trainer-unused"]
+        assert one["severity"] == "info" and words in one["message"] and "not known" in one["message"]
 
 
 def test_an_entry_point_that_is_a_script_is_not_called_another_program(tmp_path: Path) -> None:
