@@ -227,13 +227,40 @@ def _without_dockerfile(
         return ImageProgram(None, f"{folder} is neither a Dockerfile nor a folder")
     image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
     read = _read(found, image, folder, known, folder)
+    if _is_missing(read) and (above := _from_above(found, folder)):
+        folder, found = above
+        read = _read(found, image, folder, known, folder)
     if not found.end and _is_missing(read):
         return ImageProgram(
             None, f"{found.name}, which a shell line of the spec starts, is not among the files of {folder}"
         )
     source = replace(read, leading=tuple(command[found.end :]) if found.end else ())
-    words = ("python", "-m", found.name) if found.is_module else ("python", PurePosixPath(found.name).name)
+    script = next(iter(read.files), PurePosixPath(found.name).name)
+    words = ("python", "-m", found.name) if found.is_module else ("python", script)
     return ImageProgram(source, "", folder, words)
+
+
+def _from_above(found: SourceProgram, folder: Path) -> tuple[Path, SourceProgram] | None:
+    """Return the folder above and the program as it is named there, if the program's path begins with the folder's own name.
+
+    With --trainer src, src/train.py and /app/src/train.py are train.py of that folder.
+    """
+    own = folder.resolve()
+    names = found.name.split(".") if found.is_module else list(PurePosixPath(found.name).parts)
+    # an absolute path may lead through folders of the image: /app/src/train.py
+    for start in range(1 if found.is_module else len(names) - 1):
+        for count in range(len(names) - start - 1, 0, -1):
+            rest = names[start + count :]
+            end = (
+                [f"{rest[-1]}.py", f"{rest[-1]}/__init__.py", f"{rest[-1]}/__main__.py"]
+                if found.is_module
+                else rest[-1:]
+            )
+            there = any(own.joinpath(*rest[:-1], one).is_file() for one in end)
+            if there and list(own.parts[-count:]) == names[start : start + count]:
+                name = found.name if found.is_module else "/".join(names[start:])
+                return own.parents[count - 1], replace(found, name=name)
+    return None
 
 
 def _context(parent: Path, folder: Path, image: DockerImage) -> Path:

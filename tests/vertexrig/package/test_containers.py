@@ -160,6 +160,37 @@ def test_the_dockerfile_of_the_folder_itself_goes_first(tmp_path: Path) -> None:
     assert found.source is not None and found.source.module == "trainer.task"
 
 
+@pytest.mark.parametrize(
+    ("trainer", "command"),
+    [
+        ("src", ["uv", "run", "python", "-u", "src/models/train.py"]),
+        ("src", ["python", "/app/src/models/train.py"]),
+        ("src/models", ["python", "src/models/train.py"]),
+        ("src/models", ["python", "/app/src/models/train.py"]),
+        ("src", ["python", "-m", "src.models.train"]),
+        ("src/models", ["python", "-m", "src.models.train"]),
+    ],
+)
+def test_the_folders_own_name_may_begin_the_programs_path(tmp_path: Path, trainer: str, command: list[str]) -> None:
+    """`--trainer src` has what the image runs as src/models/train.py, and what that imports of src."""
+    code = TASK.replace("from trainer import model", "from src.models import net")
+    app = folder(tmp_path / "app", "", {"src/models/train.py": code, "src/models/net.py": ""})
+    (app / "Dockerfile").unlink()
+    found = read_container(app / trainer, command, [])
+    assert found.source is not None and found.source.problems == () and found.folder is not None
+    assert {flag.dest for flag in found.source.flags} == {"epochs", "learning_rate"}
+    assert [item.module for item in found.source.imports if item.kind == "missing"] == []
+    assert found.command[1] == "-m" or (found.folder / found.command[1]).is_file()
+
+
+def test_another_folders_name_is_not_the_trainers_own(tmp_path: Path) -> None:
+    """A program that is not in the trainer stays an error where a file of its name lies under another path."""
+    app = folder(tmp_path / "app", "", {"src/models/train.py": TASK})
+    (app / "Dockerfile").unlink()
+    for command in (["python", "code/models/train.py"], ["python", "-m", "code.models.train"]):
+        assert set(checked(tmp_path, job("--epochs=2", command=command), app / "src")) == {"trainer-module"}
+
+
 def test_a_trainer_that_cannot_apply_is_said(tmp_path: Path) -> None:
     """A folder that is not there ends the command; one that says nothing of the image is an info, whichever file."""
     file = tmp_path / "job.yaml"
