@@ -37,6 +37,8 @@ _SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--[A-Za-z][\w.-]*=.*)$", re.
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 # $(NAME) is replaced by a variable, $$(NAME) is the text $(NAME): EnvVar.value in the REST reference
 _REFERENCE = r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)"
+_QUOTED = re.compile(r"""([\w.@/+~:-]+)=(?:'([^'",=()\[\]{}\\]*)'|"([^'",=()\[\]{}\\]*)")""")
+"""`training='exp1'`. With other characters the quotes may be those of the program's own grammar, as of Hydra's."""
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
@@ -72,6 +74,12 @@ def _in_shell(pool: Pool) -> bool:
     return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
 
 
+def _of_script(pool: Pool) -> bool:
+    """Whether the args are words for a shell script, which may evaluate them."""
+    words = [*(pool.container or {}).get("command", ()), *pool.args[:1]]
+    return bool(words) and str(words[0]).endswith(".sh")
+
+
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
@@ -94,10 +102,15 @@ def module_form(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
-    for _, path, arg in _args(document, of_shells=False):
+    for pool, path, arg in _args(document, of_shells=False):
         flag, equals, value = arg.partition("=")
         value = value if equals and _FLAG.fullmatch(flag) else arg
-        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
+        override = _QUOTED.fullmatch(arg) if value is arg and not _of_script(pool) else None
+        if override is not None and (plain := (override[2] or override[3] or "").strip()):
+            # hydra-core 1.3.2, run 2026-11-29
+            text = f"the quotes in {arg[:80]} reach the program: Hydra, for one, reads a number in quotes as a text"
+            yield Problem(path, text, edits=write(f"{override[1]}={plain}", safe=False))
+        elif len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
             text = f"the quotes in {arg[:80]} reach the program as part of the value"
             fixed = arg[: len(arg) - len(value)] + value[1:-1]
             yield Problem(path, text, edits=write(fixed))

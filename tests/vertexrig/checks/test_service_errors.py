@@ -172,6 +172,7 @@ FIXES = [
     ("image-unknown", "python", {f"{_P0}.pythonPackageSpec.executorImageUri": f"{PREBUILT}/tf-gpu.2-17.py31:latest"},
      f"write {PREBUILT}/tf-gpu.2-17.py310:latest"),
     ("arg-quotes", "python", {f"{_P0}.pythonPackageSpec.args": ["--mode='cpu'"]}, "write --mode=cpu"),
+    ("arg-quotes", "cpu", {f"{_P0}.containerSpec.args": ["hyperparameters.epochs='1'"]}, "write hyperparameters.epochs=1"),
     ("arg-glued", "python", {f"{_P0}.pythonPackageSpec.args": ["--mode cpu"]}, "write --mode=cpu, or two items"),
     ("module-form", "python", {f"{_P0}.pythonPackageSpec.pythonModule": "trainer/task.py"}, "write trainer.task"),
     ("package-uri", "python", {f"{_P0}.pythonPackageSpec.packageUris": ["/gcs/my-bucket/t.tar.gz"]},
