@@ -109,9 +109,34 @@ def _numbers(counts: Iterable[int]) -> str:
     return ", ".join(str(count) for count in counts)
 
 
-def _taken(machine: Machine) -> str:
-    """Return the accelerators a machine takes: `NVIDIA_TESLA_T4 (1, 2, 4)`."""
-    return ", ".join(f"{name} ({_numbers(counts)})" for name, counts in machine.accelerators.items())
+def _taken(machine: Machine, context: Context) -> str:
+    """Return the accelerators a machine takes, `NVIDIA_TESLA_T4 (1, 2, 4)`, without those that another rule finds fault with.
+
+    If none is left, those that the region lacks are named, too; then all.
+    """
+    catalog, region = context.catalog, context.catalog.regions.get(context.region)
+
+    def supported(name: str) -> bool:
+        row = catalog.accelerators.get(name)
+        return row is None or not row.retired or not _ended(row.retired, context.today)
+
+    def offered(name: str, counts: Iterable[int]) -> bool:
+        return region is None or any(
+            catalog.regional_name(machine.name, name, count) in region.training for count in counts
+        )
+
+    every = machine.accelerators
+    current = {name: counts for name, counts in every.items() if supported(name)}
+    here = {name: counts for name, counts in current.items() if offered(name, counts)}
+    return ", ".join(f"{name} ({_numbers(counts)})" for name, counts in (here or current or every).items())
+
+
+def _ended(retired: str, today: date) -> bool:
+    """Whether an end of support has come: a date, or words where the date is not known."""
+    try:
+        return date.fromisoformat(retired) <= today
+    except ValueError:
+        return True
 
 
 def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -189,7 +214,7 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if len(row.accelerators) == 1:
             name, counts = next(iter(row.accelerators.items()))
             edits = (*write(name, path), *write(counts[0], machine_path(pool, "acceleratorCount")))
-        yield Problem(path, f"{row.name} is used with its accelerators only: {_taken(row)}", edits=edits)
+        yield Problem(path, f"{row.name} is used with its accelerators only: {_taken(row, context)}", edits=edits)
 
 
 def accelerator_on_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -201,7 +226,7 @@ def accelerator_on_machine(document: Document, context: Context) -> Iterator[Pro
             continue
         if accelerator is not None and accelerator.obsolete:
             continue  # accelerator-retired reports it
-        takes = f"it takes {_taken(row)}" if row.accelerators else "it takes no accelerators"
+        takes = f"it takes {_taken(row, context)}" if row.accelerators else "it takes no accelerators"
         fix = f"use a machine of {accelerator.series}" if accelerator is not None and accelerator.series else ""
         text = f"{name} is not supported on {row.name}: {takes}"
         yield Problem(machine_path(pool, "acceleratorType"), text, fix)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date
 from typing import Any
 
 import pytest
 
-from tests.vertexrig.checks.job_bases import C0, TODAY, VALID, edited
+from tests.vertexrig.checks.job_bases import C0, LATER, TODAY, VALID, edited
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check, rules
@@ -89,3 +91,23 @@ def test_an_image_of_container_registry_moves_to_a_project_that_may_exist(image:
     """The fix names the project as it is written where it is one; the image of another registry does not move."""
     fixes = [one.fix for one in found("cpu", **{f"{C0}.imageUri": image}) if one.id == "image-gcr"]
     assert fixes == ([f"push it to Artifact Registry: {place}"] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("region", "today", "names"),
+    [
+        ("", TODAY, ["P4", "P100", "T4", "V100"]),
+        ("", LATER, ["P4", "T4", "V100"]),
+        ("asia-east1", TODAY, ["P100", "T4", "V100"]),
+        ("asia-east1", LATER, ["T4", "V100"]),
+        ("africa-south1", LATER, ["P4", "T4", "V100"]),
+    ],
+)
+def test_only_accelerators_without_a_fault_are_proposed(region: str, today: date, names: list[str]) -> None:
+    """What a machine takes is listed without accelerators that are past their end of support or that the region lacks, if any are left."""
+    document = spec.parse(
+        edited("l4", {"workerPoolSpecs[0].machineSpec.machineType": "n1-standard-8"}), file="job.yaml"
+    )
+    found = check(document, Context(load(), region=region, today=today))
+    (one,) = (one for one in found if one.id == "accelerator-on-machine")
+    assert re.findall(r"NVIDIA_TESLA_(\w+)", one.message) == names
