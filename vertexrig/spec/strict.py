@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal
@@ -196,6 +197,29 @@ def _nearest_places(key: str, schema: Message) -> tuple[str, ...]:
     return tuple(path for path in paths if path.count(".") == min(one.count(".") for one in paths))
 
 
+_NEEDS = {
+    "containerSpec": ("imageUri",),
+    "pythonPackageSpec": ("executorImageUri", "packageUris", "pythonModule"),
+    "doubleValueSpec": ("minValue", "maxValue"),
+    "integerValueSpec": ("minValue", "maxValue"),
+    "categoricalValueSpec": ("values",),
+    "discreteValueSpec": ("values",),
+}
+"""What an alternative of a union cannot do without."""
+
+
+def _unfit(alternatives: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the one alternative that lacks what it needs, and what that is; "" if not exactly one does."""
+    lacking = {
+        name: [
+            need for need in _NEEDS.get(name, ()) if isinstance(value, Mapping) and value.get(need) in (None, "", [])
+        ]
+        for name, value in alternatives.items()
+    }
+    found = [(name, " and no ".join(needs)) for name, needs in lacking.items() if needs]
+    return found[0] if len(found) == 1 else ("", "")
+
+
 _DROP = object()
 _MOST_LISTED = 20
 
@@ -288,7 +312,8 @@ class Reader:
         if line is not None:
             self.lines[path] = line
         result: dict[str, Any] = {}
-        unions: dict[str, str] = {}
+        # the alternative that is set: its name, `raw` and `path`
+        unions: dict[str, tuple[str, yamltext.RawPath, str]] = {}
         for key, value in data.items():
             key = str(key)
             field_ = schema.by_name.get(key)
@@ -305,17 +330,17 @@ class Reader:
             canonical = self.field(value, field_, (*raw, key), here)
             if canonical is _DROP:
                 continue
-            if field_.oneof:
-                if field_.oneof in unions:
-                    self.report(
-                        "one-of",
-                        (*raw, key),
-                        here,
-                        f"{unions[field_.oneof]} and {field_.json_name} are alternatives: only one can be set",
-                        f"remove {unions[field_.oneof]} or {field_.json_name}",
-                    )
+            if field_.oneof in unions:
+                first, second = unions[field_.oneof], (field_.json_name, (*raw, key), here)
+                unfit, why = _unfit({first[0]: result[first[0]], second[0]: canonical})
+                fix = f"remove {unfit}, which has no {why}" if unfit else f"remove {first[0]} or {second[0]}"
+                text = f"{first[0]} and {second[0]} are alternatives: only one can be set"
+                self.report("one-of", *(first if unfit == first[0] else second)[1:], text, fix)
+                if unfit != first[0]:
                     continue
-                unions[field_.oneof] = field_.json_name
+                del result[first[0]]
+            if field_.oneof:
+                unions[field_.oneof] = (field_.json_name, (*raw, key), here)
             result[field_.json_name] = canonical
         return result
 

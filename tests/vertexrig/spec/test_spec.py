@@ -99,6 +99,49 @@ def test_two_alternatives_of_a_union_are_refused() -> None:
     assert ids(study) == ["one-of"]
 
 
+@pytest.mark.parametrize(
+    ("container", "package", "fix"),
+    [
+        (
+            "imageUri: a/b",
+            "executorImageUri: c/d",
+            "remove pythonPackageSpec, which has no packageUris and no pythonModule",
+        ),
+        (
+            "args: [a]",
+            "executorImageUri: c/d, packageUris: [e], pythonModule: f",
+            "remove containerSpec, which has no imageUri",
+        ),
+        ("imageUri: a/b", "executorImageUri: c/d, packageUris: [e], pythonModule: f", "remove {} or {}"),
+        ("args: [a]", "pythonModule: f", "remove {} or {}"),
+    ],
+)
+def test_the_alternative_that_lacks_what_it_needs_is_to_be_removed(container: str, package: str, fix: str) -> None:
+    """Where one of two alternatives is not whole, the fix names it, and the other one is read, whichever comes first."""
+    both = {"containerSpec": container, "pythonPackageSpec": package}
+    for names in (list(both), list(both)[::-1]):
+        pool = "".join(f", {name}: {{{both[name]}}}" for name in names)
+        document = spec.parse(
+            f"workerPoolSpecs: [{{machineSpec: {{machineType: n1-standard-4}}, replicaCount: 1{pool}}}]\n"
+        )
+        (one,) = document.findings
+        assert one.id == "one-of" and one.fix == fix.format(*names)
+        kept = [name for name in names if name in document.data["workerPoolSpecs"][0]]
+        removed = [name for name in names if f"remove {name}, " in fix] or names[1:]
+        assert kept == [name for name in names if name not in removed] and one.path.endswith(removed[0])
+
+
+def test_a_limit_of_zero_or_still_to_be_filled_in_is_not_missing() -> None:
+    """An alternative is whole with a minValue of 0, and with values that are placeholders."""
+    values = "doubleValueSpec: {minValue: 0, maxValue: 1}, integerValueSpec: {maxValue: 1}"
+    (one,) = spec.parse(f"studySpec: {{parameters: [{{parameterId: x, {values}}}]}}").findings
+    assert one.fix == "remove integerValueSpec, which has no minValue"
+    text = JOB + '  pythonPackageSpec: {executorImageUri: "${A}", packageUris: ["${B}"], pythonModule: "${C}"}\n'
+    assert [one.fix for one in spec.parse(text).findings if one.id == "one-of"] == [
+        "remove containerSpec or pythonPackageSpec"
+    ]
+
+
 def test_a_wrapped_custom_job_is_named_and_its_spec_still_read() -> None:
     """DisplayName and jobSpec around the spec, which gcloud would send wrongly, is one error; the inner spec is checked."""
     inner = "".join(f"  {line}\n" for line in JOB.strip().replace("machineType", "machineTyp").splitlines())
