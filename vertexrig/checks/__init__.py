@@ -132,7 +132,9 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
             context = replace(context, trainer=with_command(document, context.trainer))
         for rule in rules_for(document, context):
             if rule.id not in silenced:
-                problems = [one for one in rule.run(document, context) if one.sure or not _unfilled(document, one.path)]
+                problems = [
+                    one for one in rule.run(document, context) if one.sure or not _unfilled(document, context, one.path)
+                ]
                 if problems:  # most rules find nothing in most files
                     found += limited(findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.
@@ -141,12 +143,14 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))
 
 
-def _unfilled(document: Document, path: str) -> bool:
+def _unfilled(document: Document, context: Context, path: str) -> bool:
     """Whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
     for placeholder in document.placeholders:
         rest = placeholder.removeprefix(path)
         # right below only: a placeholder deep inside of a pool does not silence the findings on the pool
         below = bool(path) and rest != placeholder and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
+        # what the image runs is known from the trainer's source, whatever its name will be
+        below = below and not (rest == ".imageUri" and context.trainer is not None)
         if below or path.startswith((f"{placeholder}.", f"{placeholder}[")) or _flag_of(document, placeholder) == path:
             return True
     return False

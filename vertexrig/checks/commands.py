@@ -57,7 +57,10 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
             not context.trainer_recognised
         ):  # a script, a program that is not Python's or an image made elsewhere may start it
             message, severity = "whether the job runs the trainer that --trainer names is not known", Severity.INFO
-        yield Problem(path, f"{message}: {context.trainer_unused}", fix, severity)
+        # the image's name may still be filled in: it says nothing about the program
+        keys = {path, *(f"{path}.{key}" for key in ("command", "args", "pythonModule"))}
+        sure = pool is not None and keys.isdisjoint(document.placeholders)
+        yield Problem(path, f"{message}: {context.trainer_unused}", fix, severity, sure=sure)
 
 
 @of_trainer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -103,7 +104,7 @@ def read_container(
     """Read the program that a container runs.
 
     Args:
-        folder: Its build context, the Dockerfile itself, or a folder with the Dockerfile one or two levels below it.
+        folder: Its build context, the Dockerfile itself, or a folder with the Dockerfile one or two levels below it or beside it.
         command: The spec's `command`, which replaces ENTRYPOINT and CMD.
         args: The spec's `args`, which replace CMD.
         known: Programs that were read, by Dockerfile or folder and by module or file: several jobs may run one.
@@ -127,11 +128,26 @@ def _is_missing(source: TrainerSource) -> bool:
 def _of_nearby_dockerfile(
     folder: Path, command: Sequence[str], args: Sequence[str], known: dict[tuple[Path, str], TrainerSource]
 ) -> ImageProgram | None:
-    """Return the program of the folder that a Dockerfile below it starts; None if there is no Dockerfile.
+    """Return the program of the folder that a Dockerfile below or beside it starts; None if there is no Dockerfile.
 
     If the Dockerfiles start none or several, the result has no source, and says why.
     """
     files = dockerfile.below(folder)
+    found = _of_one_dockerfile(files, folder, command, args, known)
+    if found is not None and found.source is not None:
+        return found
+    other = None if files else _of_one_dockerfile(dockerfile.beside(folder), folder, command, args, known)
+    return other if other is not None and other.source is not None else found
+
+
+def _of_one_dockerfile(
+    files: Sequence[Path],
+    folder: Path,
+    command: Sequence[str],
+    args: Sequence[str],
+    known: dict[tuple[Path, str], TrainerSource],
+) -> ImageProgram | None:
+    """Return the program of the folder that these Dockerfiles start; without source if not exactly one, None if there are no Dockerfiles."""
     found = [_of_dockerfile(file, folder, command, args, known) for file in files]
     for index, file in enumerate(files):
         if not _fits(found[index], folder):  # `COPY . .` may also mean the Dockerfile's own folder
@@ -144,7 +160,7 @@ def _of_nearby_dockerfile(
         return fitting[0]
     if fitting and all(one == alike[0] for one in alike):
         return replace(fitting[0], source=alike[0])
-    shown = ", ".join(file.relative_to(folder).as_posix() for file in files[:3]) + (", …" if len(files) > 3 else "")
+    shown = ", ".join(os.path.relpath(file, folder) for file in files[:3]) + (", …" if len(files) > 3 else "")
     if fitting:
         return ImageProgram(None, f"{shown} start different programs of {folder}", recognised=False)
     if len(found) == 1 and found[0].reason:

@@ -95,6 +95,17 @@ def below(folder: Path) -> list[Path]:
         entries = [entry for place in places[:_MOST_FOLDERS] for entry in _entries(place)]
         found += [entry for entry in entries if _is_dockerfile(entry)]
         places = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
+    return _for_training(found, folder)
+
+
+def beside(folder: Path) -> list[Path]:
+    """Return the Dockerfiles of the folder above, and of its folders docker and dockerfiles; chosen as those of `below`."""
+    above = folder.resolve().parent
+    places = (above, above / "docker", above / "dockerfiles")
+    return _for_training([entry for place in places for entry in _entries(place) if _is_dockerfile(entry)], above)
+
+
+def _for_training(found: list[Path], folder: Path) -> list[Path]:
     names = {path: path.relative_to(folder).as_posix() for path in found}
     training = [path for path, name in names.items() if "train" in name.casefold()]
     return training or [path for path, name in names.items() if not _OTHER_IMAGE.search(name)]

@@ -160,6 +160,34 @@ def test_the_dockerfile_of_the_folder_itself_goes_first(tmp_path: Path) -> None:
     assert found.source is not None and found.source.module == "trainer.task"
 
 
+@pytest.mark.parametrize("place", ["Dockerfile", "dockerfiles/main.dockerfile", "docker/train.Dockerfile"])
+def test_a_dockerfile_beside_the_folder_counts_if_it_starts_a_file_of_it(tmp_path: Path, place: str) -> None:
+    """`--trainer trainer` has the Dockerfile of the folder above, unless that starts another folder's program."""
+    app = folder(tmp_path / "app", _TRAINS, {**SOURCES, place: _TRAINS, "other/readme.md": ""})
+    if place != "Dockerfile":
+        (app / "Dockerfile").unlink()
+    found = read_container(app / "trainer", [], [])
+    assert found.source is not None and found.source.module == "trainer.task" and found.folder == app
+    other = read_container(app / "other", [], [])
+    assert other.source is None and not other.recognised and "there is no Dockerfile in" in other.reason
+
+
+def test_an_image_that_is_still_to_be_filled_in_runs_the_named_trainer(tmp_path: Path) -> None:
+    """The trainer's rules run for `imageUri: $IMAGE_URI`; where its program is not known, an info says so."""
+    app = folder(tmp_path / "app", WALKTHROUGH, {**SOURCES, "trainer/task.py": f"{TASK}import trainer.gone\n"})
+    data = job("--lr=1")
+    data["workerPoolSpecs"][0]["containerSpec"]["imageUri"] = "$IMAGE_URI"  # type: ignore[index]
+    found = {"placeholder", "argument-unknown", "argument-required", "trainer-module"}
+    assert set(checked(tmp_path, data, app)) == found
+    assert set(checked(tmp_path, data, app / "trainer")) == found
+    (app / "Dockerfile").unlink()
+    done = typed("check", str(tmp_path / "job.yaml"), "--trainer", str(app), "--format", "json")
+    assert [one["severity"] for one in done.document["findings"] if one["id"] == "trainer-unused"] == ["info"]
+    del data["workerPoolSpecs"][0]["containerSpec"]["args"]  # type: ignore[index]
+    data["workerPoolSpecs"][0]["containerSpec"]["command"] = "$COMMAND"  # type: ignore[index]
+    assert "trainer-unused" not in checked(tmp_path, data, app)
+
+
 @pytest.mark.parametrize(
     ("trainer", "command"),
     [
