@@ -75,10 +75,12 @@ def command(
     the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end, the verb
     lists these jobs on stderr. The exit code is that of COMMAND.
     """
-    program = shutil.which(words[0])
-    if program is None:
-        raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
     extras.need("certifi")
+    from localvertex.front import variables  # it needs the extra
+
+    # Looked for again on the command's own PATH, which begins with a folder that is made with the server.
+    if shutil.which(words[0]) is None and words[0] not in variables.PROGRAMS:
+        raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
 
     loaded, folder = where.project()
 
@@ -106,7 +108,9 @@ def command(
         change = difference(replace(here, port=port, front_port=front, tls_port=tls), loaded)
         mention(change)
         before = control.call(here, "GET", f"/v1/made?run={own['run']}")
-        code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
+        environment = change.over(os.environ)
+        program = shutil.which(words[0], path=environment["PATH"]) or words[0]
+        code, signalled = _run([program, *words[1:]], words[0], environment)
         made = f"/v1/made?after={before['last']}&run={own['run']}"
         options = ["--cold"] * trainers.cold + ["--strict-gs"] * trainers.strict_gs
         options += ["--discrete", trainers.discrete] if trainers.discrete else []

@@ -21,6 +21,8 @@ CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credenti
 TRUST_PASSWORD = "vertexrig"
 """Password of the Java trust store, which holds no secret; the format requires one."""
 USER = "vertexrig"
+PROGRAMS = ("docker",)
+"""Programs that a command of `local run` finds before those of the user's PATH; see `programs`."""
 ACCESS_TOKEN = "local-vertex-access-token"
 """Access token of the token endpoint; no other service accepts it."""
 _STARTUP = Path(__file__).parents[1] / "runner/startup"
@@ -183,11 +185,12 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
 
 
 def programs(root: Path) -> Path:
-    """Return the folder with the programs that come first on PATH: `docker`; written where it is missing."""
+    """Return the folder with the `PROGRAMS` that come first on PATH; written where they are missing."""
     folder = make_private(root / FOLDER / "bin")
     words = [sys.executable, "-I", "-m", "localvertex.cli.docker", str(root.absolute()), str(folder.absolute())]
-    _write_once(folder / "docker", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode())
-    (folder / "docker").chmod(0o755)
+    for name in PROGRAMS:
+        _write_once(folder / name, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode())
+        (folder / name).chmod(0o755)
     return folder.absolute()
 
 

@@ -83,6 +83,17 @@ def test_docker_without_an_engine(tmp_path: Path) -> None:
     assert f"{IMAGE}c is not on this machine" in done.stderr and "this is not done: docker run" in done.stderr
 
 
+def test_docker_as_the_command_itself(tmp_path: Path) -> None:
+    """`local run -- docker push` of an image of Google's stays on this machine, as in a shell: a docker of the user's PATH is not asked."""
+    theirs = tmp_path / "bin/docker"
+    theirs.parent.mkdir()
+    theirs.write_text("#!/bin/sh\necho it left the machine\n")
+    theirs.chmod(0o755)
+    path = f"{theirs.parent}{os.pathsep}{os.environ['PATH']}"
+    done = run(tmp_path, "docker", "push", IMAGE, PATH=path, **{engine.VARIABLE: "none"})
+    assert (done.returncode, done.stdout) == (1, "") and f"{IMAGE} is not on this machine" in done.stderr, done.stderr
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("name", ["podman", "docker"])
 def test_docker_with_an_engine(containers: Path, tmp_path: Path, name: str) -> None:
