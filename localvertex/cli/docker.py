@@ -1,7 +1,7 @@
 """The `docker` that comes first on PATH under `vertexrig local run`.
 
-It is the engine's own program, docker or podman, in all but two things: images of Google's registries are neither pushed nor pulled,
-and without an engine the builds that gcloud asks for become stand-ins. A program in place of a registry on this machine, because
+It is the engine's own program, docker or podman, on this machine's own network, in all but two things: images of Google's registries
+are neither pushed nor pulled, and without an engine the builds that gcloud asks for become stand-ins. A program in place of a registry on this machine, because
 clients would need that registry's certificate for names such as us-docker.pkg.dev, which engines take from system files alone.
 """
 
@@ -12,6 +12,7 @@ import re
 import sys
 from pathlib import Path
 
+from localvertex.front import variables
 from localvertex.runner import engine, image_stand_ins, step_arguments
 from vertexrig.errors import UsageError
 
@@ -45,7 +46,7 @@ def _run(root: Path, words: list[str], found: engine.Engine | None) -> int:
         sys.stdout.write("Login Succeeded\n")
         return 0
     if found is not None:
-        os.execv(found.program, [found.name, *words])
+        os.execve(found.program, [found.name, *words], _environment(words))
     if verb == "build":
         return _build(root, words[1:])
     if verb == "tag" and len(names) == 2:
@@ -59,6 +60,15 @@ def _run(root: Path, words: list[str], found: engine.Engine | None) -> int:
         sys.stdout.write("Docker version 0.0.0, of vertexrig: no container engine answers\n")
         return 0
     raise UsageError(_NO_ENGINE.format(verb))
+
+
+def _environment(words: list[str]) -> dict[str, str]:
+    """Return the environment of the engine's program: with the user's own proxies, because podman gives its proxies to RUN lines and
+    containers, and they reach neither the front nor, by it, the registry of a FROM line.
+    """
+    # The front refuses Google's registries: a push that is not recognized above stays on this machine, too.
+    pushes = not {"push", "--push"}.isdisjoint(words) and any(_GOOGLE.search(word) for word in words)
+    return dict(os.environ) if pushes else variables.with_own_proxies(os.environ)
 
 
 def _here(root: Path, verb: str, name: str, found: engine.Engine | None) -> int:

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,11 @@ TRUST_PASSWORD = "vertexrig"
 USER = "vertexrig"
 PROGRAMS = ("docker",)
 """Programs that a command of `local run` finds before those of the user's PATH; see `programs`."""
+OWN_PROXIES = "VERTEXRIG_PROXIES"
+"""Variable with the user's own proxy variables, as JSON, for what uses this machine's network: container engines."""
+_PROXIES = (
+    "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy", "grpc_proxy",
+)  # fmt: skip
 ACCESS_TOKEN = "local-vertex-access-token"
 """Access token of the token endpoint; no other service accepts it."""
 _STARTUP = Path(__file__).parents[1] / "runner/startup"
@@ -143,8 +149,22 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
     ours["PATH"] = os.pathsep.join(dict.fromkeys(search))
     paths = [made["startup"], *user.get("PYTHONPATH", "").split(os.pathsep)]
     ours["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    ours[OWN_PROXIES] = json.dumps({name: one for name in _PROXIES if (one := with_own_proxies(user).get(name))})
     unset = [name for name in user if name in (*_DROPPED, *LOGINS) or name.startswith(_DROPPED_PREFIXES)]
     return Environment(ours, tuple(sorted(set(unset) - set(ours))), tuple(_hidden(user, made)))
+
+
+def with_own_proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a command with the user's own proxies in place of the front; any other environment unchanged.
+
+    The network of a container, or of a line RUN, need not have this machine's loopback, where the front listens.
+    """
+    if not any(f"//{USER}:" in environ.get(name, "") for name in _PROXIES):
+        return dict(environ)
+    own = dict[str, str]()
+    with suppress(ValueError, AttributeError):
+        own = {str(name): str(value) for name, value in json.loads(environ.get(OWN_PROXIES, "{}")).items()}
+    return {**{name: value for name, value in environ.items() if name not in (*_PROXIES, OWN_PROXIES)}, **own}
 
 
 def of_replica(here: RunningServer, user: Mapping[str, str], *, project: str) -> dict[str, str]:

@@ -6,14 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from localvertex.runner import engine, image_stand_ins
 from tests.support import engines
-from tests.support.engines import BASE, EXECUTOR
-from tests.support.tools import need, vertexrig
+from tests.support.engines import BASE, EXECUTOR, podman
+from tests.support.tools import missing, need, vertexrig
 
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest"
 IMAGE = "us-docker.pkg.dev/my-project/images/trainer:1"
@@ -105,15 +108,16 @@ def test_docker_with_an_engine(containers: Path, tmp_path: Path, name: str) -> N
         _with_engine(tmp_path, name)
 
 
+def _own() -> dict[str, str]:
+    """The variables of the engine of these tests."""
+    names = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def _with_engine(folder: Path, name: str) -> None:
     (folder / "Dockerfile").write_text(
         f'FROM {BASE}\nENTRYPOINT ["python", "-c", "print(6 * 7)"]\nENV BUILT_BY={name}\n'
     )
-    own = {
-        word: os.environ[word]
-        for word in ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")
-        if word in os.environ
-    }
     lines = [f"docker build -q -t {IMAGE}-{name} .", f"docker push {IMAGE}-{name}", f"docker pull {IMAGE}-{name}"]
     if shutil.which("gcloud"):
         lines += [
@@ -122,7 +126,7 @@ def _with_engine(folder: Path, name: str) -> None:
         form = "--include-tags --format='value(package,tags)'"
         lines += [f"gcloud artifacts docker images list us-docker.pkg.dev/my-project/images {form}"]
     lines += [f"docker run --rm {IMAGE}-{name}", f"! docker push {IMAGE}-gone"]
-    done = run(folder, "sh", "-c", " && ".join(lines), **{engine.VARIABLE: name}, **own)
+    done = run(folder, "sh", "-c", " && ".join(lines), **{engine.VARIABLE: name}, **_own())
     assert done.returncode == 0, done.stderr
     stays = f"{IMAGE}-{name}: the image stays on this machine"
     listed = f"{IMAGE.partition(':')[0]}\t1-{name}"
@@ -130,6 +134,57 @@ def _with_engine(folder: Path, name: str) -> None:
     assert done.stdout.splitlines()[-1] == "42" and done.stdout.count(f"{stays}\n") == 2
     assert f"{IMAGE}-gone is not on this machine" in done.stderr
     assert image_stand_ins.every(folder / "state") == []
+
+
+RUNS = """
+import os, pathlib, urllib.request
+pathlib.Path("/seen").write_text(repr(dict(os.environ)))
+print("proxies:", sorted(value for name, value in os.environ.items() if name.lower().endswith("_proxy")))
+print("asked:", urllib.request.urlopen("http://host.containers.internal:{port}/").status)
+"""
+
+
+@pytest.mark.whole
+def test_run_lines_use_the_network_of_this_machine(
+    containers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A RUN line of a podman with its default network reaches this machine, has the user's own proxies, and leaves no token in the image."""
+    plain = (containers / "containers.conf").read_text().replace('netns = "host"\n', "")
+    (tmp_path / "containers.conf").write_text(plain)
+    monkeypatch.setenv("CONTAINERS_CONF", str(tmp_path / "containers.conf"))
+    if podman("run", "--rm", BASE, "true", check=False).returncode:
+        missing("podman has no network of its own here")
+    (tmp_path / "served").mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("", 0), handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        (tmp_path / "runs.py").write_text(RUNS.format(port=web.server_port))
+        (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCOPY runs.py /\nRUN python3 /runs.py\n")
+        line = f"docker build -t {IMAGE}-net . && docker run --rm --entrypoint cat {IMAGE}-net /seen"
+        done = run(
+            tmp_path, "sh", "-c", line, HTTPS_PROXY="http://mine.example:1", **{engine.VARIABLE: "podman"}, **_own()
+        )
+        web.shutdown()
+    assert done.returncode == 0 and "asked: 200\n" in done.stdout, done.stderr
+    assert "proxies: ['http://mine.example:1']\n" in done.stdout
+    assert "'PATH'" in done.stdout and (tmp_path / "state/front/token").read_text() not in done.stdout
+
+
+def test_a_push_that_is_not_recognized_meets_the_front(tmp_path: Path) -> None:
+    """A push to Google's registries by other words than `docker push NAME` keeps the front as its proxy, which refuses these hosts."""
+    fake = tmp_path / "bin/podman"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = info ] && echo "{\\"ServerVersion\\": \\"5\\"}" || echo "${HTTPS_PROXY%%:*}$HTTP_PROXY"\n'
+    )
+    fake.chmod(0o755)
+    path = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
+    done = run(
+        tmp_path, "sh", "-c", f"docker manifest push x docker://{IMAGE} && docker manifest inspect x",
+        PATH=path, HTTP_PROXY="http://mine.example:1", **{engine.VARIABLE: "podman"},
+    )  # fmt: skip
+    ours, theirs = done.stdout.splitlines()
+    assert ours.startswith("httphttp://vertexrig:") and theirs == "http://mine.example:1", done.stderr
 
 
 @pytest.mark.whole
@@ -148,9 +203,8 @@ def test_autopackaging_with_an_engine(containers: Path, tmp_path: Path) -> None:
         "--local-package-path=.",
     ]
     with engines.docker_over_podman():
-        own = {word: os.environ[word] for word in ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")}
-        done = run(tmp_path, *words, **own)
-        created = run(tmp_path, *create(EXECUTOR), **own)
+        done = run(tmp_path, *words, **_own())
+        created = run(tmp_path, *create(EXECUTOR), **_own())
     assert done.returncode == 0 and "helped 2.17.0" in done.stdout + done.stderr, done.stderr
     assert "  packaged  SUCCEEDED\n" in created.stderr, created.stderr
     assert image_stand_ins.every(tmp_path / "state") == []

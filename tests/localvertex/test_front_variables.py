@@ -16,7 +16,7 @@ import pytest
 from localvertex import state
 from localvertex.front import variables
 from localvertex.front.hosts import Handling, Hosts, registries
-from localvertex.front.variables import TABLE, no_proxy, of_replica, transparent
+from localvertex.front.variables import OWN_PROXIES, TABLE, no_proxy, of_replica, transparent, with_own_proxies
 from localvertex.runner.replica import startup_path
 from localvertex.state import RunningServer
 
@@ -139,6 +139,20 @@ def test_options_of_the_user_stay(here: RunningServer, tmp_path: Path) -> None:
     assert seen["PYTHONPATH"].endswith("/startup:/a:/b") and "timeout = 7\n" in Path(seen["WGETRC"]).read_text()
     again = transparent(here, seen, project="p", region="us-central1").set
     assert {name: again[name] for name in ("NODE_OPTIONS", "PYTHONPATH", "WGETRC")}.items() <= seen.items()
+
+
+def test_an_engine_gets_the_proxies_of_the_user(here: RunningServer) -> None:
+    """What uses this machine's network has the user's proxies again, also in a command inside another one, and no token of the front."""
+    user = {"PATH": "/bin", "https_proxy": "http://u:p@mine.example:1", "NO_PROXY": "corp.example"}
+    seen = transparent(here, user, project="p", region="us-central1").over(user)
+    inner = transparent(here, seen, project="p", region="us-central1").over(seen)
+    names = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", OWN_PROXIES)
+    for environ in (user, seen, inner):
+        found = with_own_proxies(environ)
+        assert {name: found[name] for name in names if name in found} == {
+            name: user[name] for name in names if name in user
+        }
+    assert with_own_proxies({"http_proxy": "http://vertexrig:t@127.0.0.1:1", OWN_PROXIES: "[1]"}) == {}
 
 
 def test_gsutil_has_a_configuration_of_its_own(here: RunningServer) -> None:
