@@ -41,10 +41,13 @@ class Front:
         project: Project of the made-up account.
         project_number: Number of every project.
         allowed: Patterns of hosts that pass, besides package registries.
+        engine: Which engine has the images that are listed; see `engine.look`.
     """
 
-    def __init__(self, root: Path, project: str, project_number: str, allowed: Iterable[str]) -> None:
-        self.root = root
+    def __init__(
+        self, root: Path, project: str, project_number: str, allowed: Iterable[str], engine: str = "auto"
+    ) -> None:
+        self.root, self.engine = root, engine
         self.folder = make_private(root / FOLDER)
         make_private(self.folder / GCLOUD)
         self.authority = Authority(self.folder)
@@ -80,7 +83,9 @@ class Front:
         metadata = Api(who.metadata_table())
         table = [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}\.{_DOMAIN}", Api(routes), path=path, stand_in=True)
-            for name, (path, routes) in Housekeeping(partial(image_stand_ins.digests, self.root)).apis().items()
+            for name, (path, routes) in Housekeeping(partial(image_stand_ins.digests, self.root, self.engine))
+            .apis()
+            .items()
         ]
         table += [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)

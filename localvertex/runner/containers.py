@@ -75,7 +75,9 @@ class Choice(NamedTuple):
     answers: bool = False
 
 
-def chosen(image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]) -> Choice:
+def chosen(
+    image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None], base: str = ""
+) -> Choice:
     """Return whether an image runs as itself.
 
     Args:
@@ -83,19 +85,21 @@ def chosen(image: str, options: RunOptions, execute: packages.Execute, log: Call
         options: The job's.
         execute: Runs what pulls the image, its output in the job's log.
         log: Called before that.
+        base: The image that gcloud has built it from, if a stand-in was built.
 
     Raises:
         JobFailedError: The user has named an engine, and it does not answer or does not have the image.
     """
     wanted = engine.wanted(options.engine)
     found, why = engine.look(wanted)
+    base = base if wanted == "auto" else ""
     if found is None:
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
         return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else "engine is none")
     try:
         here = found.image(image)
-        if here is None and options.pull == "missing":
+        if here is None and options.pull == "missing" and not base:
             log(f"{found.name} pulls the image {image}, which is not on this machine.")
             if execute([found.program, "pull", image], os.environ) == 0:
                 here = found.image(image)
@@ -105,6 +109,8 @@ def chosen(image: str, options: RunOptions, execute: packages.Execute, log: Call
         line = f"`{found.name} pull {image}`, or write `pull: missing` under local: in the project file"
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is not on this machine. To get it: {line}")
+        if base:
+            line = f"`{found.name} pull {base}`, and run the command again that built it"
         return Choice(None, f"the image {image} is not on this machine; to run it: {line}", True)
     return Choice(Container(found, here, found.user_id(here)), answers=True)
 

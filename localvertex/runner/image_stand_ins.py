@@ -64,14 +64,17 @@ def every(root: Path) -> list[ImageStandIn]:
     return sorted(filter(None, found), key=lambda one: one.name)
 
 
-def digests(root: Path) -> dict[str, str]:
-    """Return the digests of the images on this machine by name: the engine's, or those of a state folder where none answers."""
-    found = engine.find()
+def digests(root: Path, choice: str = "auto") -> dict[str, str]:
+    """Return the digests of the images on this machine by name: the engine's, and those of a state folder unless an engine is named."""
+    choice = engine.wanted(choice)
+    found, own = engine.find(choice), dict[str, str]()
+    if found is None or choice == "auto":
+        own = {one.name: f"sha256:{hashlib.sha256(one.folder.encode()).hexdigest()}" for one in every(root)}
     if found is None:
-        return {one.name: f"sha256:{hashlib.sha256(one.folder.encode()).hexdigest()}" for one in every(root)}
+        return own
     lines = found.call("images", "--no-trunc", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}").stdout.splitlines()
     pairs = (line.split() for line in lines if "<none>" not in line)
-    return {name: f"sha256:{digest.removeprefix('sha256:')}" for name, digest in pairs}
+    return {**own, **{name: f"sha256:{digest.removeprefix('sha256:')}" for name, digest in pairs}}
 
 
 def _read(file: Path) -> ImageStandIn | None:
@@ -144,6 +147,12 @@ def build(root: Path, name: str, dockerfile: str, context: Path) -> ImageStandIn
     found = find(root, name)
     assert found is not None
     return found
+
+
+def base(dockerfile: str) -> str:
+    """Return the image that a Dockerfile begins with, "" for one of several stages, or of none."""
+    found = [line.split()[1:] for line in _instructions(dockerfile) if line.split()[0].upper() == "FROM"]
+    return found[0][0] if len(found) == 1 == len(found[0]) and found[0] != ["scratch"] else ""
 
 
 def _instructions(text: str) -> Iterator[str]:

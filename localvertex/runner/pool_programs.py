@@ -104,7 +104,8 @@ class Preparation:
         mapped = first_match(options.images, image) is not None or first_match(options.interpreters, image) is not None
         if mapped or self._is_reduction_server():
             return containers.Choice()
-        return containers.chosen(image, options, self.execute, self.log)
+        built = image_stand_ins.find(self.root, image)
+        return containers.chosen(image, options, self.execute, self.log, built.base if built is not None else "")
 
     def _is_reduction_server(self) -> bool:
         """Whether the image is Google's Reduction Server, and the user named no folder for it in `local.images`."""

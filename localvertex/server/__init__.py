@@ -338,8 +338,9 @@ def _parts(
         UsageError: The folder cannot be used.
     """
     try:
-        front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
-        run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
+        run = settings.run
+        front = Front(here.root, run.project, run.project_number, settings.allow_hosts, run.engine)
+        run = replace(run, extra_env={**_job_env(here, run), **run.extra_env})
         own = replace(settings, root=here.root, run=run)
         return front, Local(own, front, about, on_stop, grpc=grpc, record=record, watcher=watcher)
     except OSError as error:

@@ -17,6 +17,7 @@ from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault
 from localvertex.jobs.store import StoredResource
+from localvertex.runner import engine
 from localvertex.runner.environment import local_path
 from localvertex.services.jobs import Owner
 from localvertex.storage import ObjectStore
@@ -76,7 +77,7 @@ class Admin:
             held = sorted(self.jobs.held)
             return {
                 **self.about,
-                "engine": self.jobs.settings.run.engine,
+                "engine": engine.wanted(self.jobs.settings.run.engine),
                 "queue": self.jobs.queue.state(),
                 "faults": faults,
                 "held": held,

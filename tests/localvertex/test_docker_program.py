@@ -22,9 +22,11 @@ PREBUILT = "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest"
 IMAGE = "us-docker.pkg.dev/my-project/images/trainer:1"
 
 
-def run(folder: Path, *words: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """A command under `local run`, with input."""
-    argv = ("local", "run", "--root", str(folder / "state"), "--", *words)
+def run(
+    folder: Path, *words: str, given: str = "", options: tuple[str, ...] = (), **env: str
+) -> subprocess.CompletedProcess[str]:
+    """A command under `local run` with options, with input."""
+    argv = ("local", "run", "--root", str(folder / "state"), *options, "--", *words)
     return vertexrig(*argv, cwd=folder, env={"HOME": str(folder), **env}, stdin=given)
 
 
@@ -51,6 +53,44 @@ def test_autopackaging_without_an_engine(tmp_path: Path) -> None:
     assert "  packaged  SUCCEEDED\n" in done.stderr, done.stderr
     (made,) = image_stand_ins.every(tmp_path / "state")
     assert made.base == PREBUILT and made.name.startswith("gcr.io/") and not (Path(made.folder) / "state").exists()
+
+
+LACKING = """\
+#!/bin/sh
+echo "$*" >> "$ASKED"
+[ "$1" = info ] && echo '{"ServerVersion": "5"}'
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+@pytest.mark.parametrize(("options", "pulled"), [((), True), (("--engine", "none"), False)], ids=["auto", "none"])
+def test_autopackaging_without_the_executor_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], pulled: bool
+) -> None:
+    """`local-package-path` trains in a stand-in where the engine neither has nor can pull the executor image, and by `--engine none`,
+    which asks no engine.
+    """
+    monkeypatch.delenv(engine.VARIABLE)
+    package(tmp_path, "import helper\nprint(helper.NAME)\n")
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(LACKING)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    done = run(tmp_path, *create(PREBUILT), options=options)
+    assert "  packaged  SUCCEEDED\n" in done.stderr, done.stderr
+    (made,) = image_stand_ins.every(tmp_path / "state")
+    assert made.base == PREBUILT and Path(made.folder, "helper.py").is_file()
+    asked = (tmp_path / "asked").read_text() if pulled or (tmp_path / "asked").exists() else ""
+    assert (f"pull {PREBUILT}\n" in asked) is pulled and "build" not in asked and bool(asked) is pulled
+    choices = ("auto", "none", "docker")
+    listed = [made.name in image_stand_ins.digests(tmp_path / "state", choice) for choice in choices]
+    assert listed == [True, True, False]
+    (log,) = (tmp_path / "state/jobs").glob("*/logs/service.log")
+    assert (
+        f"to run it: `docker pull {PREBUILT}`, and run the command again that built it" in log.read_text()
+    ) is pulled
 
 
 DOCKERFILE = f'FROM {PREBUILT}\nCOPY ["task.py", "task.py"]\nENTRYPOINT ["python3", "task.py"]\n'
