@@ -306,10 +306,14 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
         streams.note(f"created: {_titled(one)}{', deleted' if one['deleted'] else ''}")
         if one.get("error"):
             streams.note(f"  {one['error']}")
+        if one.get("printed"):
+            streams.note("\n    ".join(["  the last lines that it printed:", *one["printed"]]))
         for text in one.get("warnings", ()):
             streams.note(f"  warning: {text}")
         if one.get("hint"):
             streams.note(f"  hint: {one['hint']}")
+        if one.get("logs"):
+            streams.note(f"  logs: {one['logs']}")
         if one.get("output"):
             streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):

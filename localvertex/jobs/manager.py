@@ -344,7 +344,12 @@ class Jobs:
         else:
             # Before the last state: a caller that waits for it finds the result.
             self.watcher.result(name, result)
-            told = {"warnings": result.warnings, "hint": result.hint, "differences": result.differences}
+            told = {
+                "warnings": result.warnings,
+                "hint": result.hint,
+                "differences": result.differences,
+                "printed": result.printed,
+            }
             if any(told.values()):
                 self.store.change(name, lambda _, hidden: hidden.update(told))
             self._change(name, result.state, result.error)

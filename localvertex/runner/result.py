@@ -44,6 +44,8 @@ class JobResult:
         folder: The job's own folder: logs, scratch and metric files.
         counts: What the next server needs to continue the job (`policy.Counts`).
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
+        printed: The last lines that the failed replica printed, each as `clean` returns it and shortened; empty if the error quotes what it
+            wrote on stderr.
     """
 
     state: str
@@ -57,6 +59,7 @@ class JobResult:
     folder: Path
     counts: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

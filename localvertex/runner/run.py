@@ -38,6 +38,7 @@ from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
+from vertexrig.text import clean
 
 # Lines per replica that the job's error may quote; the whole output is in its log file.
 _ERRORS_KEPT = 200
@@ -46,6 +47,8 @@ _ERRORS_KEPT = 200
 _ORDINARY = ("DEFAULT", "INFO")
 # pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
+_LINES_PRINTED, _LONGEST_PRINTED = 5, 300
+"""Last lines of a failed replica that the result has, and the most characters of each."""
 _LINES_FOR_HINT = 10
 """Last lines of a replica's errors in which the cause of a failure is looked for."""
 
@@ -117,6 +120,7 @@ class _Member:
     replica: cluster.Replica
     command: Command
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
+    printed: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_PRINTED))
     child: Child | None = None
     installation_logged: bool = False  # its log has the installation's lines already: its next start writes none
 
@@ -141,7 +145,7 @@ class _JobRun:
         # Asked now, because the first log line makes the folder.
         self.begun_by_earlier_server = self.folder.exists()
         self.files = LogFiles(self.folder / "logs", root)
-        self.children = Children(self._line, control.fileno(), self._started)
+        self.children = Children(self._printed_line, control.fileno(), self._started)
         self.warmth = warmth
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts(**options.earlier)
@@ -158,6 +162,7 @@ class _JobRun:
         self.containers: dict[int, containers.Container] = {}
         self.guest_users = ExitStack()
         self.failed_replica, self.last_words, self.preparing_replica = "", "", "workerpool0-0"
+        self.printed: tuple[str, ...] = ()
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
         self.begun = time.monotonic()
@@ -356,6 +361,7 @@ class _JobRun:
             )
         member.installation_logged = False  # a replica that starts again goes through all of it again
         member.errors.clear()
+        member.printed.clear()
         command = member.command
         if self.warmth is not None:
             command, cold = self.warmth.with_forker(command, len(self.members))
@@ -441,6 +447,7 @@ class _JobRun:
             pool, one = self._pool(member.replica), member.replica
             package = "pythonPackageSpec" in pool.data
             self.failed_replica, self.last_words = name, policy.last_words(list(member.errors), exit_, package=package)
+            self.printed = () if self.last_words else tuple(member.printed)
             everyone = [other.replica for other in self.members.values()]
             repeats = not self.scheduling.disable_retries
             self._lines_with_severity(
@@ -520,6 +527,7 @@ class _JobRun:
             hint=found_hint,
             differences=tuple(self.differences),
             warnings=tuple(self.warnings),
+            printed=self.printed,
             job_id=self.options.job_id,
             folder=self.folder,
             counts=asdict(replace(self.counts, used=used)),
@@ -562,6 +570,15 @@ class _JobRun:
         self.guest_users.close()
 
     # its output
+
+    def _printed_line(self, line: Line) -> None:
+        """Take a line of a replica's own output."""
+        # Of a progress bar, which writes \r, the last state counts.
+        text = clean(line.text.rpartition("\r")[2]).rstrip()
+        if text:
+            cut = f"{text[: _LONGEST_PRINTED - 1]}…" if len(text) > _LONGEST_PRINTED else text
+            self.members[line.task].printed.append(cut)
+        self._line(line)
 
     def _line(self, line: Line) -> None:
         member = self.members.get(line.task)

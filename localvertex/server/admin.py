@@ -16,7 +16,7 @@ from localvertex.jobs import ended_jobs
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault
-from localvertex.jobs.store import StoredResource
+from localvertex.jobs.summaries import summary
 from localvertex.runner import engine
 from localvertex.runner.environment import local_path
 from localvertex.services.jobs import Owner
@@ -104,7 +104,7 @@ class Admin:
                     "ended": ended,
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
-                    **self._told(one),
+                    **summary(store, self.jobs.settings.root, one),
                     "output": _output(one.body, self.jobs.settings.root),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "trials": kind == TUNING_JOBS
@@ -116,12 +116,6 @@ class Admin:
             return {"last": store.last(), "made": rows, "noted": noted, "absent": absent}
 
         return JSONResponse(await in_thread(work))
-
-    def _told(self, one: StoredResource) -> Json:
-        """Return the warnings of a job, and the hint at why it failed; of a pipeline, those of its job."""
-        job = self.jobs.store.get(str(one.hidden["job"])) if "job" in one.hidden else one
-        hidden = job.hidden if job else {}
-        return {"warnings": list(hidden.get("warnings", ())), "hint": hidden.get("hint", "")}
 
     async def begin(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/runs with `{"process": ID}` of a command of `local run`: its name, and its ports."""

@@ -113,14 +113,37 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     """A failed job is listed with its reason, and a bucket that is not there with what makes it."""
     (tmp_path / "fails.py").write_text(FAILS)
     done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
-    made, why, bucket = said(done.stderr)
+    made, why, logs, bucket = said(done.stderr)
     assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
+    assert logs == f"  logs: {here.root}/jobs/{made.split()[3]}/logs"
     assert bucket == (
         f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made; to read it from "
         "Google, if it is public: public_buckets: [never-made] under local: in vertexrig.yaml"
     )
     again = run(here.root, "/bin/true", cwd=tmp_path)
     assert "never-made" not in again.stderr
+
+
+COMMANDS = """
+import sys, requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {
+    "imageUri": "IMAGE", "command": ["python", "-c", sys.argv[1]]}}
+requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).raise_for_status()
+""".replace("IMAGE", IMAGE)
+
+
+def test_a_failure_without_a_traceback_shows_the_last_lines(here: server.RunningServer, tmp_path: Path) -> None:
+    """A job of a container that fails without a traceback is listed with the last lines that it printed, shortened and without control
+    characters, and with the folder of its logs.
+    """
+    ends = "import sys\nfor n in range(9): print(n)\nprint('x' * 400)\nsys.exit('\\x1b[2J' + 'data file missing')"
+    done = run(here.root, sys.executable, "-c", COMMANDS, ends, cwd=tmp_path)
+    *_, made, why, heading, six, seven, eight, long, last, logs = said(done.stderr)
+    assert made.endswith("  launched  FAILED") and "non-zero status of 1" in why, done.stderr
+    assert heading == "  the last lines that it printed:" and [six, seven, eight] == ["    6", "    7", "    8"]
+    assert long == f"    {'x' * 299}…" and last == "    \ufffd[2Jdata file missing"
+    assert logs == f"  logs: {here.root}/jobs/{made.split()[3]}/logs" and Path(logs.partition(": ")[2]).is_dir()
 
 
 ASKS = """
