@@ -307,13 +307,14 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
         if one.get("error"):
             streams.note(f"  {one['error']}")
         if one.get("printed"):
-            streams.note("\n    ".join(["  the last lines that it printed:", *one["printed"]]))
+            who = f"trial {one['trial']}" if "trial" in one else "it"
+            streams.note("\n    ".join([f"  the last lines that {who} printed:", *one["printed"]]))
         for text in one.get("warnings", ()):
             streams.note(f"  warning: {text}")
-        if one.get("hint"):
-            streams.note(f"  hint: {one['hint']}")
+        for text in one.get("hints", ()):
+            streams.note(f"  hint: {text}")
         if one.get("logs"):
-            streams.note(f"  logs: {one['logs']}")
+            streams.note(f"  logs{' of trial ' * ('trial' in one)}{one.get('trial', '')}: {one['logs']}")
         if one.get("output"):
             streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):

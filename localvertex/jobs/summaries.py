@@ -2,27 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from localvertex.http import Json
 from localvertex.jobs import resources
+from localvertex.jobs.resources import TUNING_JOBS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.runner.job_files import job_folder
 from vertexrig.spec.states import FAILED
 
+_MOST_NAMED = 4
+"""Trials that a text names."""
 
-def summary(store: ResourceStore, root: Path, one: StoredResource) -> Json:
-    """Return the warnings of a job and the hint at why it failed; of a failed one also its last lines and the folder of its logs.
+
+def summary(store: ResourceStore, root: Path, kind: str, one: StoredResource) -> Json:
+    """Return the warnings of a job that has ended, and hints at why it failed; of a failed one also its last lines and the folder of its logs.
 
     Args:
         store: Where it is kept.
         root: The local Vertex's folder.
-        one: The job, or a pipeline, which has what its job has.
+        kind: Such as `customJobs`.
+        one: The job; a pipeline, which has what its job has; or a tuning job, which has what the jobs of its trials have.
     """
+    if kind == TUNING_JOBS:
+        return _of_study(store, root, one)
     job = store.get(str(one.hidden["job"])) if "job" in one.hidden else one
-    hidden = job.hidden if job else {}
-    found = {"warnings": list(hidden.get("warnings", ())), "hint": hidden.get("hint", "")}
-    return {**found, **(_failure(root, job) if job else {})}
+    if job is None:
+        return {"warnings": [], "hints": []}
+    hint = job.hidden.get("hint", "")
+    return {
+        "warnings": list(job.hidden.get("warnings", ())),
+        "hints": [hint] if hint else [],
+        **_failure(root, job),
+    }
+
+
+def _of_study(store: ResourceStore, root: Path, study: StoredResource) -> Json:
+    """Return each warning and hint of the trials once, after the trials that have it; of a failed study what its last failed trial printed."""
+    records = store.trials(study.name)
+    names = {str(record["id"]): store.child(study.name, str(record["id"])) for record in records}
+    jobs = {trial: job for trial, name in names.items() if (job := store.get(name))}
+    found: Json = {
+        "warnings": _by_trials((id_, text) for id_, job in jobs.items() for text in job.hidden.get("warnings", ())),
+        "hints": _by_trials((id_, job.hidden.get("hint", "")) for id_, job in jobs.items()),
+    }
+    failed = [record for record in records if record.get("failed") and str(record["id"]) in jobs]
+    if study.body.get("state") != FAILED or not failed:
+        return found
+    # The trial that the study's error names (`StudyRun`).
+    last = str(max(failed, key=lambda record: str(record.get("endTime", "")))["id"])
+    return {**found, **_failure(root, jobs[last]), "trial": last}
+
+
+def _by_trials(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each text once, after the trials that it is of; texts that differ in the folder of the trial alone count as one."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for trial, text in texts:
+        if text:
+            found.setdefault(text.replace(f"/{trial}/", "//"), (text, []))[1].append(trial)
+    return [f"{_named(list(dict.fromkeys(trials)))}: {text}" for text, trials in found.values()]
+
+
+def _named(trials: Sequence[str]) -> str:
+    """Return the ids of trials in words: the first ones of many."""
+    if len(trials) == 1:
+        return f"trial {trials[0]}"
+    if len(trials) > _MOST_NAMED:
+        shown = trials[: _MOST_NAMED - 1]
+        return f"trials {', '.join(shown)} and {len(trials) - len(shown)} more"
+    return f"trials {', '.join(trials[:-1])} and {trials[-1]}"
 
 
 def _failure(root: Path, job: StoredResource) -> Json:

@@ -104,7 +104,8 @@ class Admin:
                     "ended": ended,
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
-                    **summary(store, self.jobs.settings.root, one),
+                    # Only at its end: of a study it reads the job of each trial.
+                    **(summary(store, self.jobs.settings.root, kind, one) if ended else {"warnings": [], "hints": []}),
                     "output": _output(one.body, self.jobs.settings.root),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "trials": kind == TUNING_JOBS

@@ -56,7 +56,7 @@ def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: st
     log = (root / "jobs" / number / "logs/service.log").read_text().splitlines()
     assert any(" WARNING Hint: " in line and meant in line for line in log) and log[-1].endswith("Job failed.")
     rows = httpx.get(f"{up.url}/local/v1/made", params={"after": 0}).json()["made"]
-    assert meant in next(row["hint"] for row in rows if row["name"] == found["name"])
+    assert meant in next(row["hints"][0] for row in rows if row["name"] == found["name"])
     said = httpx.post(
         f"{up.url}/logging/v2/entries:list",
         json={"resourceNames": ["projects/-"], "pageSize": 1000, "filter": f'resource.labels.job_id="{number}"'},

@@ -489,6 +489,53 @@ def test_strict_gs_fails_a_job_that_writes_to_a_folder_named_gs(tmp_path: Path) 
         assert (LOST in done.stderr) == bool(then)
 
 
+TUNES = """
+import sys, requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/hyperparameterTuningJobs"
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {
+    "imageUri": "IMAGE", "command": ["python", "-c", sys.argv[1]]}}
+rate = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}
+study = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": [rate], "algorithm": "RANDOM_SEARCH"}
+requests.post(jobs, json={"displayName": "tuned", "trialJobSpec": {"workerPoolSpecs": [pool]}, "studySpec": study,
+    "maxTrialCount": 2, "parallelTrialCount": 1, "maxFailedTrialCount": int(sys.argv[2])}).raise_for_status()
+""".replace("IMAGE", IMAGE)
+REPORTS = """
+import os
+trial = os.environ["CLOUD_ML_TRIAL_ID"]
+open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a").write('{"accuracy": "1", "global_step": "1"}')
+"""
+
+
+def tuned(here: server.RunningServer, folder: Path, code: str, most_failed: int = 0) -> list[str]:
+    """The lines about a tuning job of two trials that ran `code`."""
+    done = run(here.root, sys.executable, "-c", TUNES, code, str(most_failed), cwd=folder)
+    lines = said(done.stderr)
+    assert "created: " in done.stderr, done.stderr
+    return lines[next(place for place, line in enumerate(lines) if line.startswith("created: ")) :]
+
+
+def test_a_warning_of_trials_is_said_once(here: server.RunningServer, tmp_path: Path) -> None:
+    """A tuning job is listed with each warning of its trials once, although each names its own folder, after the trials that have it."""
+    code = f"{REPORTS}\nfolder = 'gs:' + f'//bucket/{{trial}}/model'; os.makedirs(folder){WRITES}"
+    made, warning = tuned(here, tmp_path, code)
+    assert made.endswith("  tuned  SUCCEEDED")
+    assert warning == f"  warning: trials 1 and 2: {LOST.replace('bucket/', 'bucket/1/')}."
+
+
+def test_a_failed_study_has_the_hint_and_the_last_lines_of_its_trials(
+    here: server.RunningServer, tmp_path: Path
+) -> None:
+    """A failed tuning job is listed with the hints of its trials, and with the last lines and the logs of the trial that its error names."""
+    code = f"{REPORTS}\nprint('weights missing')\nimport sys; sys.exit('unrecognized arguments: ' + trial)"
+    made, why, heading, line, last, hint, logs = tuned(here, tmp_path, code, most_failed=2)
+    assert made.endswith("  tuned  FAILED") and why.startswith("  2 of 2 ended trials failed")
+    trial = why.partition("Trial ")[2][:1]
+    assert heading == f"  the last lines that trial {trial} printed:"
+    assert [line, last] == ["    weights missing", f"    unrecognized arguments: {trial}"]
+    assert hint.startswith("  hint: trials 1 and 2: an argument or a study's parameterId is not a flag of the trainer")
+    assert logs.startswith(f"  logs of trial {trial}: {here.root}/jobs/") and Path(logs.partition(": ")[2]).is_dir()
+
+
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_closing_lines_have_no_probes(here: server.RunningServer, tmp_path: Path) -> None:
     """After a gcloud command that worked, stderr names no request that gcloud made only to look for a metadata server."""
