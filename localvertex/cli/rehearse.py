@@ -158,7 +158,7 @@ def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | Non
     """Write the job's YAML, without this run's output folder, and print the commands to type next."""
     name, path = prepared.view.name, prepared.file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
-    if prepared.document.study is not None:
+    if any(trial["note"] == "best" for trial in done.trials):
         streams.note(f"to show its best trial:\n{next_commands.line('best', name, '--local', *file_and_env)}")
         streams.note(
             f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *file_and_env)}"

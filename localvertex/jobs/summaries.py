@@ -10,7 +10,7 @@ from localvertex.jobs import resources
 from localvertex.jobs.resources import TUNING_JOBS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.runner.job_files import job_folder
-from vertexrig.spec.states import FAILED
+from vertexrig.spec.states import FAILED, SUCCEEDED
 
 _MOST_NAMED = 4
 """Trials that a text names."""
@@ -47,12 +47,28 @@ def _of_study(store: ResourceStore, root: Path, study: StoredResource) -> Json:
         "warnings": _by_trials((id_, text) for id_, job in jobs.items() for text in job.hidden.get("warnings", ())),
         "hints": _by_trials((id_, job.hidden.get("hint", "")) for id_, job in jobs.items()),
     }
+    found["warnings"] += _without_result(study, records)
     failed = [record for record in records if record.get("failed") and str(record["id"]) in jobs]
     if study.body.get("state") != FAILED or not failed:
         return found
     # The trial that the study's error names (`StudyRun`).
     last = str(max(failed, key=lambda record: str(record.get("endTime", "")))["id"])
     return {**found, **_failure(root, jobs[last]), "trial": last}
+
+
+def _without_result(study: StoredResource, records: Sequence[Json]) -> list[str]:
+    """Return that a study which succeeded has no best trial, and why; nothing if one of its trials has a result."""
+    if study.body.get("state") != SUCCEEDED or any(record.get("state") != "INFEASIBLE" for record in records):
+        return []
+    metrics = " and ".join(repr(str(one.get("metricId", ""))) for one in study.body["studySpec"].get("metrics", ()))
+    some = any(record.get("measurements") for record in records)
+    which = "no trial that reported a usable value of" if some else "no trial reported a usable value of"
+    end = " succeeded" if some else ""
+    # Of an error that quotes a replica, the first line.
+    reasons = _by_trials(
+        (str(record["id"]), str(record.get("infeasibleReason", "")).partition("\n")[0].strip()) for record in records
+    )
+    return ["; ".join([f"{which} {metrics}{end}, so the study has no best trial", *reasons])] if records else []
 
 
 def _by_trials(texts: Iterable[tuple[str, str]]) -> list[str]:

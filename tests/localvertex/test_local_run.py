@@ -536,6 +536,16 @@ def test_a_failed_study_has_the_hint_and_the_last_lines_of_its_trials(
     assert logs.startswith(f"  logs of trial {trial}: {here.root}/jobs/") and Path(logs.partition(": ")[2]).is_dir()
 
 
+def test_a_study_without_a_result_says_why(here: server.RunningServer, tmp_path: Path) -> None:
+    """A tuning job that succeeded while none of its trials reported the metric is listed with the metric and the reason of its trials."""
+    made, warning = tuned(here, tmp_path, "print('accuracy 0.9')")
+    assert made.endswith("  tuned  SUCCEEDED")
+    assert warning.startswith(
+        "  warning: no trial reported a usable value of 'accuracy', so the study has no best trial; trials 1 and 2: The trainer wrote "
+        "no metric file"
+    )
+
+
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_closing_lines_have_no_probes(here: server.RunningServer, tmp_path: Path) -> None:
     """After a gcloud command that worked, stderr names no request that gcloud made only to look for a metadata server."""

@@ -14,7 +14,6 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 from vertexrig.results import study as studies
 from vertexrig.results import trials
-from vertexrig.results.study import StudyRecord
 from vertexrig.studies.certainty import certainty
 from vertexrig.studies.reproduce import flags
 
@@ -34,7 +33,7 @@ def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """
     study = studies.read(remote.sweep(where, sweep).job)
     if not study.best:
-        raise UsageError(_why_none(sweep, study))
+        raise UsageError(studies.why_no_best(sweep, study))
     if format_ in ("flags", "args"):
         say(flags(study.best[0]))
         return
@@ -53,18 +52,3 @@ def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     result(format_, data, lambda: table(*trials.columns(rows)))
     if sure is not None and format_ == "text":
         streams.note(sure.text())
-
-
-def _why_none(sweep: str, study: StudyRecord) -> str:
-    """Return why a study has no best trial, in one sentence."""
-    names = " and ".join(goal.id for goal in study.goals)
-    if not study.trials:
-        return f"{sweep} has no trial yet, so there is no best one"
-    ended = [trial for trial in study.trials if trial.state in ("SUCCEEDED", "INFEASIBLE")]
-    if not ended:
-        return f"none of the {len(study.trials)} trials of {sweep} has ended yet, so there is no best one"
-    infeasible = sum(trial.state == "INFEASIBLE" for trial in ended)
-    return (
-        f"no trial of {sweep} succeeded with a finite value of {names} within its safety thresholds: of "
-        f"{len(ended)} that ended {infeasible} are infeasible; `vertexrig trials` shows their reasons"
-    )

@@ -19,6 +19,7 @@ from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_reachable
 from vertexrig.errors import ServiceError, VertexrigError
+from vertexrig.results.study import read, why_no_best
 from vertexrig.studies import report
 from vertexrig.studies.cost import Spent, spent
 from vertexrig.studies.outcome import PROMOTED_FROM
@@ -89,9 +90,21 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     remote.must_have_succeeded(last)
     named[0] = vertex.handle(last.name)
     if last.collection == TUNING:
-        streams.note(f"to add a job with the best trial's parameters:\n{next_commands.line('promote', *named)}")
+        _after_study(last, named)
     elif PROMOTED_FROM in last.labels and _registers(file, workspace, last, str(named[0])):
         streams.note(f"to add its model to the Model Registry:\n{next_commands.line('register', *named)}")
+
+
+def _after_study(last: RemoteJob, named: list[object]) -> None:
+    """Print the command that takes the best trial of a study; if there is none, why, and the command that shows the trials."""
+    study = read(last)
+    if study.best:
+        streams.note(f"to add a job with the best trial's parameters:\n{next_commands.line('promote', *named)}")
+        return
+    streams.note(why_no_best(last.display_name, study))
+    if reason := next((f"trial {one.id}: {clean(one.reason)}" for one in study.trials if one.reason), ""):
+        streams.note(reason)
+    streams.note(f"to show its trials:\n{next_commands.line('trials', *named)}")
 
 
 def _registers(file: Path | None, workspace: Workspace, job: RemoteJob, name: str) -> bool:

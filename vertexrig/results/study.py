@@ -112,6 +112,21 @@ def read(job: RemoteJob) -> StudyRecord:
     )
 
 
+def why_no_best(name: str, study: StudyRecord) -> str:
+    """Return why a study has no best trial, in one sentence."""
+    names = " and ".join(goal.id for goal in study.goals)
+    if not study.trials:
+        return f"{name} has no trial yet, so there is no best one"
+    ended = [trial for trial in study.trials if trial.state in ("SUCCEEDED", "INFEASIBLE")]
+    if not ended:
+        return f"none of the {len(study.trials)} trials of {name} has ended yet, so there is no best one"
+    infeasible = sum(trial.state == "INFEASIBLE" for trial in ended)
+    return (
+        f"no trial of {name} succeeded with a finite value of {names} within its safety thresholds: of "
+        f"{len(ended)} that ended {infeasible} are infeasible; `vertexrig trials` shows their reasons"
+    )
+
+
 def course(row: Mapping[str, Any]) -> TrialCourse:
     """Return when a trial or a custom job ran, and what it reported, from its resource in camelCase."""
     curve = (_reported(one) for one in row.get("measurements") or () if isinstance(one, Mapping))

@@ -206,6 +206,17 @@ def test_trials_of_a_rehearsal_with_faults(here: Path, monkeypatch: pytest.Monke
     assert done.stderr.rstrip().endswith(" submit sweep --watch --set parallel_trial_count=3")
 
 
+def test_a_sweep_without_a_best_trial_offers_none(here: Path) -> None:
+    """A rehearsed sweep prints the commands for its best trial if a trial has a result, and else leaves them out."""
+    silent = {**PROJECT["sweeps"]["sweep"], "max_trial_count": 1}
+    for metric in ("accuracy", "loss"):
+        silent["study"] = {**silent["study"], "metrics": {metric: "MAXIMIZE"}}
+        (here / "silent.yaml").write_text(yaml.safe_dump({**PROJECT, "sweeps": {"sweep": silent}}))
+        done = run("rehearse", "sweep", "--file", "silent.yaml")
+        offered = ("to show its best trial" in done.stderr, "the best trial's parameters" in done.stderr)
+        assert offered == (metric == "accuracy",) * 2, done.stderr
+
+
 def test_a_resumed_run_with_a_name_of_its_own(here: Path) -> None:
     """With --fault, a run that a user has named is the run of the result and of the record, as without it."""
     folder = here / ".vertexrig/gs/my-bucket/runs/cpu/mine"

@@ -22,7 +22,7 @@ import pytest
 
 from localvertex import server
 from localvertex.runner import RunOptions
-from tests.support import clouds, tools
+from tests.support import clouds, made_studies, tools
 from tests.support.jobkit import sdist
 from tests.support.tools import INSTALLED
 from vertexrig.cloud.rest import RestError
@@ -38,6 +38,7 @@ print("trial", os.environ["CLOUD_ML_TRIAL_ID"], "waits", flush=True)
 while not os.path.exists(FILE):
     time.sleep(0.05)
 """
+PLACE = "projects/123/locations/us-central1"
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -158,6 +159,24 @@ def test_the_commands_of_a_report_create_the_job_again(
     assert first is not None and second is not None and first.name != second.name
     for key in ("displayName", "studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount"):
         assert second.data.get(key) == first.data.get(key), key
+
+
+@pytest.mark.parametrize("least", [1, 0], ids=["one best", "all infeasible"])
+def test_a_best_trial_is_offered_where_there_is_one(here: server.RunningServer, tmp_path: Path, least: int) -> None:
+    """At the end of a study, `watch` prints the command that promotes the best trial; where no trial has a result, the reason instead."""
+    clouds.submitter(here, tmp_path, clouds.PROJECT)  # writes the project file
+    study = {**made_studies.tuning_job(2, points=1), "name": f"{PLACE}/hyperparameterTuningJobs/77{least}"}
+    for trial in study["trials"][least:]:
+        trial |= {"state": "INFEASIBLE", "infeasibleReason": "The trainer wrote no metric file.\nSee its log."}
+        trial.pop("finalMeasurement", None)
+    server.call(here, "POST", "/v1/resources", study)
+    done = tools.vertexrig("watch", study["name"], cwd=tmp_path, env=server.env(here, project="my-project"))
+    assert done.returncode == 0, done.stderr
+    assert ("to add a job with the best trial's parameters" in done.stderr) == bool(least)
+    why = "no trial of sweep succeeded with a finite value of accuracy within its safety thresholds: of 2 that ended 2 are infeasible"
+    assert (
+        why in done.stderr and "\ntrial 1: The trainer wrote no metric file. See its log.\n" in done.stderr
+    ) != bool(least)
 
 
 def newest(here: server.RunningServer) -> str:
