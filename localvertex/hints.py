@@ -103,7 +103,23 @@ _MODULES = {
     "ray": ("ray",),
 }
 INTERPRETERS = "write `local: {interpreters: auto}` in the project file, which makes Pythons with what the images have"
-_HERE = f"install it here, or {INTERPRETERS}"
+OWN_INTERPRETER = (
+    "name a Python that has what the image has: `local: {interpreters: {PATTERN_OF_IMAGE: /path/to/venv/bin/python}}` in the "
+    "project file"
+)
+"""For an image that is not a prebuilt one: of these alone it is known what they have."""
+# pandas: Missing optional dependency 'fsspec'. fsspec: Please install gcsfs. Keras: You must install pydot (`pip install pydot`).
+_OPTIONAL = re.compile(
+    r"^ImportError: .*?(?:optional dependency|[Pp]lease install|must install|pip install(?: -U| --upgrade)?) ['\"`]?"
+    r"(?!(?:an?|it|the|this|that|with)\b)(?P<name>[A-Za-z][\w-]*)",
+    re.MULTILINE,
+)
+_OF_VERSIONS = frozenset({"AttributeError", "TypeError", "InvalidParameterError", "UnpicklingError"})
+"""Errors that a library raises for a name or an argument that another version of it takes. The last two: scikit-learn, and torch.load."""
+_SAYS_VERSIONS = re.compile(
+    r"cannot import name|undefined symbol|No module named '?\w+\.|[Dd]eprecated|no longer|(?:was|been|were) removed|not recognized"
+    r"|unexpected keyword|[Ii]ncompatible|(?:newer|older|different|later) version"
+)
 
 
 def hint(text: str, image: str = "", *, container: bool = False, machine: str = "") -> str:
@@ -115,13 +131,30 @@ def hint(text: str, image: str = "", *, container: bool = False, machine: str = 
     known = known or next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)
     # A known cause first: its words say more than that a module is missing.
-    return known or (_missing(module["module"], image, container) if module else "")
+    if known:
+        return known
+    if optional := _OPTIONAL.search(text):
+        return _optional(optional["name"], image, container)
+    return _missing(module["module"], image, container) if module else ""
 
 
-def raised_in_library(traceback: str) -> bool:
-    """Whether the last frame of a traceback is in an installed library, whose version may be the cause."""
-    frames = re.findall(r'^\s*File "([^"]+)", line \d+', traceback, re.MULTILINE)
-    return bool(frames) and "/site-packages/" in frames[-1]
+def may_be_version(traceback: str, own: str = "") -> bool:
+    """Whether the error of a traceback is one that another version of a library may not raise.
+
+    An installed library has to raise it, and not the trainer's own package, whose top-level module is `own`.
+    """
+    frames = list(re.finditer(r'^\s*File "([^"]+)", line \d+', traceback, re.MULTILINE))
+    library = frames[-1][1].rpartition("/site-packages/") if frames else ("", "", "")
+    if not library[1] or library[2].partition("/")[0] in (own, f"{own}.py"):
+        return False
+    # Lines of the frame are indented.
+    error = re.search(
+        r"^(?P<name>\w+(?:\.\w+)*)(?:: (?P<message>(?s:.*)))?$", traceback[frames[-1].end() :], re.MULTILINE
+    )
+    if error is None:
+        return False
+    name = error["name"].rpartition(".")[2]
+    return name in _OF_VERSIONS or bool(_SAYS_VERSIONS.search(error["message"] or ""))
 
 
 def _memory(machine: str) -> str:
@@ -136,26 +169,36 @@ def _memory(machine: str) -> str:
     return f"{has}: use a machine type with more memory, or a smaller batch"
 
 
+def _modules_of(image: str) -> set[str]:
+    """Return the top-level modules that a prebuilt image has by its page, none of another image."""
+    prebuilt = load().image(image)
+    if prebuilt is None:
+        return set()
+    listed = declared_modules(one.partition("==")[0] for one in prebuilt.packages)
+    return {*_MODULES.get(prebuilt.framework, ()), *listed}
+
+
+def _optional(name: str, image: str, container: bool) -> str:
+    """Return what to do about a package that a library needs for what the trainer does, and that is not there."""
+    if not container and name.replace("-", "_") in _modules_of(image):
+        return _missing(name.replace("-", "_"), image, container)
+    where = "the trainer's requirements" if load().image(image) and not container else "the image"
+    return f"a library needs the package {name} for what the trainer does: add {name} to {where}"
+
+
 def _missing(module: str, image: str, container: bool) -> str:
     """Return what to do about a missing module, which this machine lacks, and possibly the image, too."""
-    prebuilt, top = load().image(image), module.partition(".")[0]
-    has = (
-        set()
-        if prebuilt is None
-        else {
-            *_MODULES.get(prebuilt.framework, ()),
-            *declared_modules(one.partition("==")[0] for one in prebuilt.packages),
-        }
-    )
+    prebuilt, top, has = load().image(image), module.partition(".")[0], _modules_of(image)
+    here = f"install it here, or {OWN_INTERPRETER if prebuilt is None else INTERPRETERS}"
     if container:
         return f"the image does not have the module {module}: add its distribution to the image, or correct the import"
     if top in has and prebuilt is not None:
-        return f"this machine does not have {top}, and the image {prebuilt.name} does: {_HERE}"
+        return f"this machine does not have {top}, and the image {prebuilt.name} does: {here}"
     if prebuilt is None:
         return (
-            f"this machine does not have the module {module}: if the image has it, {_HERE}; if not, add it to the image"
+            f"this machine does not have the module {module}: if the image has it, {here}; if not, add it to the image"
         )
     return (
         f"the module {module} comes neither with the trainer's package nor with this machine's Python: name its "
-        f"distribution in the trainer's requirements, or correct the import; if {prebuilt.name} has it, {_HERE}"
+        f"distribution in the trainer's requirements, or correct the import; if {prebuilt.name} has it, {here}"
     )

@@ -20,7 +20,7 @@ import tarfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -283,6 +283,12 @@ def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[
             shutil.rmtree(folder, ignore_errors=True)
             (folder / _READY).write_text(json.dumps(build()))
     return python
+
+
+def with_own(base: Interpreter, python: Path) -> Interpreter:
+    """Return what an interpreter sees in an environment on top of it: what the packages brought comes first."""
+    site = python.parent.parent.glob("lib/python*/site-packages")
+    return replace(base, installed={**base.installed, **_installed([str(one) for one in site])})
 
 
 def layer_note(python: Path, what: str) -> str:

@@ -29,6 +29,8 @@ _PYTHON = re.compile(r"(?:docker\.io/)?(?:library/)?python(?:[:@].+)?")
 """Docker Hub's image of Python, which has nothing else."""
 _PANDAS_3 = (3, 11)
 """What pandas 3 needs (its metadata, 3.0.0): an image with an older Python has no pandas of that kind."""
+OF_UNKNOWN_IMAGE = "of this machine"
+"""The end of the difference of an image whose versions are not known."""
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
@@ -40,7 +42,7 @@ def _version_difference(base: packages.Interpreter, image: str, built: TrainerSo
     elif prebuilt is not None:
         name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
     else:
-        return f"the stand-in for image {image} is Python {base.version} of this machine"
+        return f"the stand-in for image {image} is Python {base.version} {OF_UNKNOWN_IMAGE}"
     parts = []
     if python and base.version.split(".")[:2] != python.split(".")[:2]:
         parts.append(f"Python {base.version} instead of {python}")
@@ -193,6 +195,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
     """Install the packages of a pool, and return the program that runs its module."""
     files = [_package(uri, root) for uri in pool.package_uris]
     python = layer(base, pool.image, files, root / "envs", _supplied(pool.image))
+    base = packages.with_own(base, python)
     settings, keras = keras2.of_image(base, pool.image)
     return ReplicaProgram(
         (str(python), "-m", pool.module),
@@ -242,6 +245,7 @@ def _of_built_image(
     # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
     # needs no other one.
     python = layer(base, pool.image.partition(":")[0], [file], root / "envs", packages.Supplied())
+    base = packages.with_own(base, python)
     settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
     head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
     # `python` of the image is the interpreter of the environment.

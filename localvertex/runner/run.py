@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from localvertex.hints import INTERPRETERS, hint, raised_in_library
+from localvertex.hints import INTERPRETERS, OWN_INTERPRETER, hint, may_be_version
 from localvertex.runner import (
     containers,
     environment,
@@ -556,9 +556,16 @@ class _JobRun:
             return hint("\n".join(said))
         found = hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
         versions = next((one for one in self.differences if one.startswith("the stand-in for image")), "")
-        if found or not versions or not raised_in_library(self.last_words):
+        if found or not versions or not may_be_version(self.last_words, self._own_module(pool)):
             return found
-        return f"{versions}. If a version is the cause, {INTERPRETERS}"
+        advice = OWN_INTERPRETER if versions.endswith(pool_programs.OF_UNKNOWN_IMAGE) else INTERPRETERS
+        return f"{versions}. If a version is the cause, {advice}"
+
+    def _own_module(self, pool: spec.Pool) -> str:
+        """Return the top-level module of the package that a pool runs, "" if it runs none."""
+        program = self.programs.get(pool.index)
+        head = list(program.head) if program is not None else []
+        return head[head.index("-m") + 1].partition(".")[0] if "-m" in head[:-1] else ""
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from localvertex import server
 from localvertex.cli.local import command
-from localvertex.hints import hint
+from localvertex.hints import hint, may_be_version
 from localvertex.jobs.metrics import last_values
 from localvertex.jobs.settings import Settings
 from localvertex.runner import Control, Line, RunOptions, run_job
@@ -85,7 +85,46 @@ def test_a_module_missing_here_or_in_the_image() -> None:
     assert "local: {interpreters: auto}" in hint(words, TORCH)
     assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
     assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
+    assert "{PATTERN_OF_IMAGE: /path/to/venv/bin/python}" in hint(words, "gcr.io/mine/own:1")
     assert hint(words, "gcr.io/mine/own:1", container=True).startswith("the image does not have the module torch.nn")
+
+
+LIBRARY, OWN = "/env/lib/python3.11/site-packages/pandas/io.py", "/env/lib/python3.11/site-packages/trainer/task.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "expected"),
+    [
+        (LIBRARY, "AttributeError: module 'numpy' has no attribute 'float'", True),
+        (LIBRARY, "TypeError: __init__() got an unexpected keyword argument 'sparse'", True),
+        (LIBRARY, "ImportError: cannot import name 'joblib' from 'sklearn.externals'", True),
+        (LIBRARY, "sklearn.utils._param_validation.InvalidParameterError: The 'max_features' parameter must be an int", True),
+        (LIBRARY, "ValueError: Argument(s) not recognized: {'lr': 0.1}", True),
+        (LIBRARY, "google.api_core.exceptions.MethodNotAllowed: 405 GET https://bigquery.googleapis.com/bigquery/v2/projects", False),
+        (LIBRARY, "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", False),
+        (LIBRARY, "KeyError: 'target'", False),
+        (OWN, "RuntimeError: AIP_MODEL_DIR is not set", False),
+        (OWN, "TypeError: unsupported operand type(s) for +: 'int' and 'str'", False),
+        ("/home/me/task.py", "AttributeError: 'NoneType' object has no attribute 'name'", False),
+    ],
+)  # fmt: skip
+def test_an_error_that_may_come_from_a_version(file: str, error: str, expected: bool) -> None:
+    """A library's error about a name or an argument may come from its version; an error of another kind or of the trainer's own may not."""
+    text = f'Traceback (most recent call last):\n  File "/x/task.py", line 1, in <module>\n    go()\n  File "{file}", line 7, in go\n    x\n    ^\n{error}'
+    assert may_be_version(text, "trainer") == expected
+
+
+def test_a_package_that_a_library_lacks_is_named() -> None:
+    """An ImportError of a library that lacks an optional package names the package, and the requirements or the image as its place."""
+    gcsfs = "ImportError: Please install gcsfs to access Google Storage"
+    assert hint(gcsfs, TORCH).endswith(
+        "needs the package gcsfs for what the trainer does: add gcsfs to the trainer's requirements"
+    )
+    fsspec = "No module named 'fsspec'\n\nImportError: Missing optional dependency 'fsspec'.  Use pip or conda to install fsspec."
+    assert hint(fsspec, "gcr.io/mine/own:1", container=True).endswith("add fsspec to the image")
+    assert "the package pydot" in hint(
+        "ImportError: You must install pydot (`pip install pydot`) for this to work.", TORCH
+    )
 
 
 @pytest.mark.whole

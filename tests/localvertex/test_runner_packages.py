@@ -78,6 +78,16 @@ def test_what_the_image_has_and_this_machine_lacks(root: Path, monkeypatch: pyte
     )
 
 
+def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path) -> None:
+    """A framework that pip installed for a job's package is what the stand-in has, and not the one of the Python below."""
+    base = packages.Interpreter("python", (), True, True, "3.10.1", {"tensorflow": "2.21.0", "tf_keras": "2.21.0"})
+    about = tmp_path / "env/lib/python3.10/site-packages/tensorflow-2.17.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Name: tensorflow\nVersion: 2.17.1\n")
+    seen = packages.with_own(base, tmp_path / "env/bin/python")
+    assert seen.installed == {"tensorflow": "2.17.1", "tf_keras": "2.21.0"}
+
+
 @pytest.mark.whole
 def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     """The Python 3.7 of images up to TensorFlow 2.7 cannot list its distributions; requirements and frameworks are found."""
