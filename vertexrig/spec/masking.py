@@ -21,7 +21,7 @@ _KNOWN = (
     r"|ya29\.[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"  # a signed web token
 )
-_IN_ADDRESS = r"(?<![\w])[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"']{1,80}:[^\s:/@$<{\"']{3,}@"
+_IN_ADDRESS = r"(?<![\w])(?P<before>[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"']{1,80}:)(?P<password>[^\s:/@$<{\"'…]{3,})(?=@)"
 """User and password in an address: postgresql://user:password@host/database."""
 _PEM = r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))"
 _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
@@ -77,14 +77,14 @@ def secret_in(value: str, name: str = "") -> str:
     """
     if not (_may_hold_one(value) or _may_hold_one(name) or _may_hold_hex(f"{name}={value}")):
         return _password_in(value)
-    found = re.search(_KNOWN, value) or re.search(_PEM, value) or re.search(_IN_ADDRESS, value)
+    found = re.search(_KNOWN, value) or re.search(_PEM, value)
     if found is not None:
         return found[0]
     if re.fullmatch(_HEX_NAME, name) and re.fullmatch(_HEX, value):
         return value
     named = re.fullmatch(_NAME, name) or re.fullmatch(_FLAG_NAME, name)
     if not named or re.fullmatch(_REFERENCE, value.strip()) or not value.strip():
-        return ""
+        return _password_in(value)
     # tokens and keys are long, so a short value under their name is something else; a password may be short
     is_password = "pass" in name.casefold()
     return value if is_password or len(value.strip()) >= SHORTEST else ""
@@ -97,9 +97,9 @@ def secrets_in(text: str) -> list[str]:
 
 
 def _password_in(text: str) -> str:
-    """Return the beginning of an address that holds a password, "" if there is none."""
+    """Return the password of the first address in a text that has one, "" if there is none."""
     found = re.search(_IN_ADDRESS, text) if "://" in text and "@" in text else None
-    return found[0] if found else ""
+    return found["password"] if found else ""
 
 
 def hint(secret: str) -> str:
@@ -117,7 +117,9 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text: YAML, JSON, a message or a line.
         secrets: Secrets that are known to be in it.
     """
-    named = {*secrets_in(text), *filter(None, [_password_in(text)])}
+    named = secrets_in(text)
+    if _password_in(text):  # a short one may occur elsewhere by chance
+        text = re.sub(_IN_ADDRESS, lambda match: match["before"] + hint(match["password"]), text)
     # the longest first: one that is part of another would leave the rest of it in the text
     for secret in sorted({*secrets, *named}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))
