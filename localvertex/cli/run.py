@@ -302,8 +302,14 @@ def _in_foreground() -> bool:
 
 def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, resume: str) -> None:
     """List the jobs that the command made, the calls that the local Vertex does not serve, and the buckets that are missing."""
+    listed: dict[str, str] = {}  # the first job with these logs
     for one in after["made"]:
         streams.note(f"created: {_titled(one)}{', deleted' if one['deleted'] else ''}")
+        own = f"{_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}"
+        if (above := listed.setdefault(one.get("logs") or own, own)) != own:
+            # A pipeline and its job end with one error.
+            streams.note(f"  for its error and logs see {above}, above")
+            continue
         if one.get("error"):
             streams.note(f"  {one['error']}")
         if one.get("printed"):

@@ -67,12 +67,12 @@ class Choice(NamedTuple):
     Args:
         container: Its container; None if the image does not run here.
         why: Why it does not, with what to do; "" if the user has mapped the image.
-        answers: Whether a container engine answers.
+        engine: The name of the container engine that answers, "" if none does or none was asked.
     """
 
     container: Container | None = None
     why: str = ""
-    answers: bool = False
+    engine: str = ""
 
 
 def chosen(
@@ -111,8 +111,8 @@ def chosen(
             raise JobFailedError(f"image {image!r} is not on this machine. To get it: {line}")
         if base:
             line = f"`{found.name} pull {base}`, and run the command again that built it"
-        return Choice(None, f"the image {image} is not on this machine; to run it: {line}", True)
-    return Choice(Container(found, here, found.user_id(here)), answers=True)
+        return Choice(None, f"the image {image} is not on this machine; to run it: {line}", found.name)
+    return Choice(Container(found, here, found.user_id(here)), engine=found.name)
 
 
 def with_packages(

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ from vertexrig.text import command_line
 _SHELLS = ("sh", "bash")
 _PYTHON = re.compile(r"(?:docker\.io/)?(?:library/)?python(?:[:@].+)?")
 """Docker Hub's image of Python, which has nothing else."""
+_PREBUILT = re.compile(r"docker\.pkg\.dev/vertex-ai/training/")
+"""Where Google has its prebuilt images of training."""
 _PANDAS_3 = (3, 11)
 """What pandas 3 needs (its metadata, 3.0.0): an image with an older Python has no pandas of that kind."""
 OF_UNKNOWN_IMAGE = "of this machine"
@@ -91,9 +94,9 @@ class Preparation:
             return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
         if choice.container is not None:
             return self._of_container(choice.container)
-        program = self._in_place_of_the_image(choice.why)
+        program = self._in_place_of_the_image(choice)
         # Say why the image does not run: a user with an engine expects it to.
-        return replace(program, stand_ins=(choice.why, *program.stand_ins)) if choice.answers else program
+        return replace(program, stand_ins=(choice.why, *program.stand_ins)) if choice.engine else program
 
     def choose(self) -> containers.Choice:
         """Return whether the pool's image runs as itself.
@@ -127,8 +130,8 @@ class Preparation:
         steps = packages.steps_of(container.packages)
         return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, steps=steps)
 
-    def _in_place_of_the_image(self, why: str) -> ReplicaProgram:
-        """Return the program of a pool whose image does not run here, for the reason `why`.
+    def _in_place_of_the_image(self, choice: containers.Choice) -> ReplicaProgram:
+        """Return the program of a pool whose image does not run here, for the reason in `choice`.
 
         In place of the image runs the first of these that fits:
 
@@ -154,7 +157,7 @@ class Preparation:
             return _of_built_image(pool, built, base, root, layer)
         command = tuple((pool.container or {}).get("command", ()))
         if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
-            raise _nowhere(pool.image, why)
+            raise nowhere(pool.image, choice, options, root)
         head = command or (local.command if local is not None else ())
         # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
         installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
@@ -291,12 +294,41 @@ def python_for(
     return packages.inspect_python(str(made.python))
 
 
-def _nowhere(image: str, why: str) -> JobFailedError:
-    return JobFailedError(
-        f"image {image!r} cannot be run here: {why}, and no entry of the image map fits it. "
-        f"Start Docker or podman, or map the image to a folder and an entry point under local: images: in the project file; "
-        f"`vertexrig check FILE --trainer FOLDER`, with the folder of its Dockerfile, prints the lines to put there"
+def nowhere(image: str, choice: containers.Choice, options: RunOptions, root: Path) -> JobFailedError:
+    """Return the error of an image that nothing on this machine can run: why, and what to type."""
+    engine, why = choice.engine, choice.why
+    if engine:
+        why = f"{engine} answers and does not have it"
+    if engine and options.pull == "missing":
+        why = f"{engine} answers, does not have it, and could not pull it"
+    words = [
+        f"image {image!r} cannot be run here: {why}, and local: images: in the project file names no folder for it."
+    ]
+    folder = _folder_of_dockerfile(root) if load().image(image) is None else None
+    if load().image(image) is None and _PREBUILT.search(image):
+        words.append("The list of prebuilt images does not have this name.")
+    elif folder is not None:
+        submit = ("local", "run", "--", "gcloud", "builds", "submit", "--tag", image, folder)
+        build = f"`{command_line('build', '-t', image, folder, program=engine)}` or " if engine else ""
+        words.append(
+            f"To build it from {folder / 'Dockerfile'}: {build}`{command_line(*submit, program='vertexrig')}`."
+        )
+    elif engine and options.pull != "missing":
+        words.append(f"To get it: `{engine} pull {image}`, or write `pull: missing` under local: in the project file.")
+    elif not engine and why != "engine is none":
+        words.append("To run it as it is, start Docker or podman.")
+    words.append(
+        f'To run its sources in its place: `local: {{images: {{"{image}": {{path: FOLDER, command: [python, FILE]}}}}}}` in the '
+        "project file."
     )
+    return JobFailedError(" ".join(words))
+
+
+def _folder_of_dockerfile(root: Path) -> Path | None:
+    """Return the folder with a Dockerfile: the one in which the server was started, or that of the project; None if there is none."""
+    with suppress(OSError):  # the current folder may have been removed
+        return next((one for one in (Path.cwd(), root.parent) if (one / "Dockerfile").is_file()), None)
+    return None
 
 
 def _package(uri: str, root: Path) -> Path:

@@ -124,6 +124,28 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     assert "never-made" not in again.stderr
 
 
+PIPES = """
+import requests
+pipelines = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/trainingPipelines"
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "example.com/p/i:v1"}}
+schema = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+made = {"displayName": "piped", "trainingTaskDefinition": schema, "trainingTaskInputs": {"workerPoolSpecs": [pool]}}
+requests.post(pipelines, json=made).raise_for_status()
+"""
+
+
+def test_a_pipeline_and_its_job_are_listed_with_one_error(here: server.RunningServer, tmp_path: Path) -> None:
+    """The error of a training pipeline, which its custom job has too, is listed once."""
+    (tmp_path / "pipes.py").write_text(PIPES)
+    done = run(here.root, sys.executable, "pipes.py", cwd=tmp_path)
+    *_, made, why, logs, job, above = said(done.stderr)
+    assert made.endswith("  piped  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here"), (
+        done.stderr
+    )
+    assert logs.startswith("  logs: ") and job.startswith("created: custom job ")
+    assert above == f"  for its error and logs see {' '.join(made.split()[1:4])}, above"
+
+
 COMMANDS = """
 import sys, requests
 jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"

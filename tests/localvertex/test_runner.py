@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
-from localvertex.runner import Control, JobResult, Line, RunOptions, children, policy, run, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions, children, policy, pool_programs, run, run_job
 from localvertex.runner.children import Children, Command, Exit
+from localvertex.runner.containers import Choice
 from localvertex.runner.result import JobError
 from tests.support.jobkit import job, output, pool, sdist
 from vertexrig.project.local import LocalImage
@@ -523,7 +524,36 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
     assert (
         result.state == "JOB_STATE_FAILED"
         and result.error is not None
-        and "no entry of the image map fits" in result.error.message
+        and "local: images: in the project file names no folder for it" in result.error.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "dockerfile", "expected"),
+    [
+        ("podman", "gcr.io/my/own:1", True, "here: podman answers and does not have it, and local: images: in the project file names no "
+         "folder for it. To build it from {0}/Dockerfile: `podman build -t gcr.io/my/own:1 {0}` or `vertexrig local run -- gcloud builds submit "
+         "--tag gcr.io/my/own:1 {0}`. To run its sources"),
+        ("", "gcr.io/my/own:1", True, "from {0}/Dockerfile: `vertexrig local run -- gcloud builds submit --tag gcr.io/my/own:1 {0}`. To run"),
+        ("podman", "gcr.io/my/own:1", False, "To get it: `podman pull gcr.io/my/own:1`, or write `pull: missing` under local: in the project"),
+        ("", "gcr.io/my/own:1", False, "here: no container engine answers (none), and local: images: in the project file names no folder for "
+         "it. To run it as it is, start Docker or podman. To run its sources"),
+        ("podman", "us-docker.pkg.dev/vertex-ai/training/pytorch-cpu.2-0.py310", True, "it. The list of prebuilt images does not have this name. To run"),
+    ],
+)  # fmt: skip
+def test_what_to_do_about_an_image_that_is_not_here(
+    tmp_path: Path, engine: str, image: str, dockerfile: bool, expected: str
+) -> None:
+    """The error names the engine that answers, and how to build the image from the project's Dockerfile; only where both lack, to start
+    an engine, and never to pull an image that there is not.
+    """
+    if dockerfile:
+        (tmp_path / "Dockerfile").touch()
+    why = "" if engine else "no container engine answers (none)"
+    error = str(pool_programs.nowhere(image, Choice(None, why, engine), RunOptions(), tmp_path / "state"))
+    assert expected.format(tmp_path) in error
+    assert error.endswith(
+        f'`local: {{images: {{"{image}": {{path: FOLDER, command: [python, FILE]}}}}}}` in the project file.'
     )
 
 
