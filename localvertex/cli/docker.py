@@ -23,6 +23,12 @@ from vertexrig.errors import ServiceError, UsageError
 _GOOGLE = re.compile(r"([a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io)/")
 # Options of `docker build` with a value, which gcloud and programs write as two words.
 _TAG, _FILE = ("-t", "--tag"), ("-f", "--file")
+# Options of docker and podman with a value that stand before the command.
+_GLOBAL = frozenset(
+    "--address --cgroup-manager --config --conmon --connection --context --events-backend --hooks-dir --host --identity --imagestore "
+    "--log-level --module --namespace --network-cmd-path --network-config-dir --registries-conf --root --runroot --runtime "
+    "--runtime-flag --ssh --storage-driver --storage-opt --tlscacert --tlscert --tlskey --tmpdir --url --volumepath -a -c -H -l -n".split()
+)
 _NOT_RUN = "{0} is a stand-in, and only a job runs it. To run the image itself: `{1} pull {2}`, and build it again"
 _NO_ENGINE = "no container engine answers, so this is not done: docker {}. Start docker or podman"
 
@@ -50,6 +56,7 @@ def _choice(root: Path) -> str:
 
 
 def _run(root: Path, words: list[str], found: engine.Engine | None, auto: bool) -> int:
+    given, words = words, _command(words)
     if words[:1] == ["image"] and words[1:2] in (["push"], ["pull"], ["build"], ["tag"]):
         words = words[1:]
     verb, names = (words[0] if words else ""), [word for word in words[1:] if not word.startswith("-")]
@@ -66,7 +73,7 @@ def _run(root: Path, words: list[str], found: engine.Engine | None, auto: bool) 
         for one in filter(None, built):
             if found.image(one.name) is None:
                 raise UsageError(_NOT_RUN.format(one.name, found.name, one.base))
-        os.execve(found.program, [found.name, *words], _environment(words))
+        os.execve(found.program, [found.name, *given], _environment(given))
     if verb == "build":
         return _build(root, words[1:])
     if verb == "tag" and len(names) == 2:
@@ -80,6 +87,14 @@ def _run(root: Path, words: list[str], found: engine.Engine | None, auto: bool) 
         sys.stdout.write("Docker version 0.0.0, of vertexrig: no container engine answers\n")
         return 0
     raise UsageError(_NO_ENGINE.format(verb))
+
+
+def _command(words: list[str]) -> list[str]:
+    """Return the command with its arguments, without the options before it; the words themselves where there is none."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in _GLOBAL else 1
+    return words[at:] or words
 
 
 def _environment(words: list[str]) -> dict[str, str]:

@@ -210,6 +210,19 @@ def test_run_lines_use_the_network_of_this_machine(
     assert "'PATH'" in done.stdout and (tmp_path / "state/front/token").read_text() not in done.stdout
 
 
+@pytest.mark.parametrize("before", [["--log-level", "debug"], ["-H", "unix:///nowhere", "image"], ["-D", "--config=x"]])
+def test_a_push_behind_options_stays_here(tmp_path: Path, before: list[str]) -> None:
+    """`docker OPTIONS push` of an image of Google's is not given to the engine, either."""
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(LACKING)
+    program.chmod(0o755)
+    own = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "ASKED": str(tmp_path / "asked")}
+    done = run(tmp_path, "docker", *before, "push", IMAGE, **own, **{engine.VARIABLE: "docker"})
+    assert done.returncode == 1 and f"{IMAGE} is not on this machine" in done.stderr, done.stderr
+    assert "push" not in (tmp_path / "asked").read_text()
+
+
 def test_a_push_that_is_not_recognized_meets_the_front(tmp_path: Path) -> None:
     """A push to Google's registries by other words than `docker push NAME` keeps the front as its proxy, which refuses these hosts."""
     fake = tmp_path / "bin/podman"
