@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vertexrig.files import is_inside
+
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 # $NAME, ${NAME}, ${NAME:-default}; a backslash before the dollar keeps it as text
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?::?[-+]([^}]*))?\}|(\w+))")
@@ -93,16 +95,20 @@ def below(folder: Path) -> list[Path]:
     places = [folder]
     for _ in range(3):
         entries = [entry for place in places[:_MOST_FOLDERS] for entry in _entries(place)]
-        found += [entry for entry in entries if _is_dockerfile(entry)]
+        found += [entry for entry in entries if _is_dockerfile(entry) and is_inside(entry, folder)]
         places = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
     return _for_training(found, folder)
 
 
 def beside(folder: Path) -> list[Path]:
-    """Return the Dockerfiles of the folder above, and of its folders docker and dockerfiles; chosen as those of `below`."""
+    """Return the Dockerfiles of the folder above, and of its folders docker and dockerfiles; chosen as those of `below`.
+
+    Nothing that is not in the checkout of the folder is looked at.
+    """
     above = folder.resolve().parent
-    places = (above, above / "docker", above / "dockerfiles")
-    return _for_training([entry for place in places for entry in _entries(place) if _is_dockerfile(entry)], above)
+    places = [place for place in (above, above / "docker", above / "dockerfiles") if is_inside(place, folder)]
+    found = [entry for place in places for entry in _entries(place) if _is_dockerfile(entry)]
+    return _for_training([entry for entry in found if is_inside(entry, folder)], above)
 
 
 def _for_training(found: list[Path], folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -166,6 +167,9 @@ def test_a_dockerfile_beside_the_folder_counts_if_it_starts_a_file_of_it(tmp_pat
     app = folder(tmp_path / "app", _TRAINS, {**SOURCES, place: _TRAINS, "other/readme.md": ""})
     if place != "Dockerfile":
         (app / "Dockerfile").unlink()
+    shutil.copytree(app, tmp_path / "no-checkout")
+    assert read_container(tmp_path / "no-checkout/trainer", [], []).source is None
+    (app / ".git").mkdir()
     found = read_container(app / "trainer", [], [])
     assert found.source is not None and found.source.module == "trainer.task" and found.folder == app
     other = read_container(app / "other", [], [])
@@ -175,6 +179,7 @@ def test_a_dockerfile_beside_the_folder_counts_if_it_starts_a_file_of_it(tmp_pat
 def test_an_image_that_is_still_to_be_filled_in_runs_the_named_trainer(tmp_path: Path) -> None:
     """The trainer's rules run for `imageUri: $IMAGE_URI`; where its program is not known, an info says so."""
     app = folder(tmp_path / "app", WALKTHROUGH, {**SOURCES, "trainer/task.py": f"{TASK}import trainer.gone\n"})
+    (app / ".git").mkdir()
     data = job("--lr=1")
     data["workerPoolSpecs"][0]["containerSpec"]["imageUri"] = "$IMAGE_URI"  # type: ignore[index]
     found = {"placeholder", "argument-unknown", "argument-required", "trainer-module"}
