@@ -58,9 +58,10 @@ def _of_study(store: ResourceStore, root: Path, study: StoredResource) -> Json:
 
 def _without_result(study: StoredResource, records: Sequence[Json]) -> list[str]:
     """Return that a study which succeeded has no best trial, and why; nothing if one of its trials has a result."""
-    if study.body.get("state") != SUCCEEDED or any(record.get("state") != "INFEASIBLE" for record in records):
+    if not records or study.body.get("state") != SUCCEEDED or any(one.get("state") != "INFEASIBLE" for one in records):
         return []
-    metrics = " and ".join(repr(str(one.get("metricId", ""))) for one in study.body["studySpec"].get("metrics", ()))
+    listed = study.body.get("studySpec", {}).get("metrics", ())  # a tuning job that was given may have none
+    metrics = " and ".join(repr(str(one.get("metricId", ""))) for one in listed)
     some = any(record.get("measurements") for record in records)
     which = "no trial that reported a usable value of" if some else "no trial reported a usable value of"
     end = " succeeded" if some else ""
@@ -68,7 +69,7 @@ def _without_result(study: StoredResource, records: Sequence[Json]) -> list[str]
     reasons = _by_trials(
         (str(record["id"]), str(record.get("infeasibleReason", "")).partition("\n")[0].strip()) for record in records
     )
-    return ["; ".join([f"{which} {metrics}{end}, so the study has no best trial", *reasons])] if records else []
+    return ["; ".join([f"{which} {metrics}{end}, so the study has no best trial", *reasons])]
 
 
 def _by_trials(texts: Iterable[tuple[str, str]]) -> list[str]:
