@@ -149,7 +149,8 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
     ours["PATH"] = os.pathsep.join(dict.fromkeys(search))
     paths = [made["startup"], *user.get("PYTHONPATH", "").split(os.pathsep)]
     ours["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
-    ours[OWN_PROXIES] = json.dumps({name: one for name in _PROXIES if (one := with_own_proxies(user).get(name))})
+    own = with_own_proxies(user)
+    ours[OWN_PROXIES] = json.dumps({name: own[name] for name in _PROXIES if own.get(name)})
     unset = [name for name in user if name in (*_DROPPED, *LOGINS) or name.startswith(_DROPPED_PREFIXES)]
     return Environment(ours, tuple(sorted(set(unset) - set(ours))), tuple(_hidden(user, made)))
 

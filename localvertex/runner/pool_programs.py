@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
 from localvertex.runner.command_line import ReplicaProgram
+from localvertex.runner.engine import wanted
 from localvertex.runner.environment import object_file
 from localvertex.runner.image_stand_ins import ImageStandIn
 from localvertex.runner.options import RunOptions, TrainerSources, first_match
@@ -32,8 +33,6 @@ _PREBUILT = re.compile(r"docker\.pkg\.dev/vertex-ai/training/")
 """Where Google has its prebuilt images of training."""
 _PANDAS_3 = (3, 11)
 """What pandas 3 needs (its metadata, 3.0.0): an image with an older Python has no pandas of that kind."""
-OF_UNKNOWN_IMAGE = "of this machine"
-"""The end of the difference of an image whose versions are not known."""
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
@@ -45,7 +44,7 @@ def _version_difference(base: packages.Interpreter, image: str, built: TrainerSo
     elif prebuilt is not None:
         name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
     else:
-        return f"the stand-in for image {image} is Python {base.version} {OF_UNKNOWN_IMAGE}"
+        return f"the stand-in for image {image} is Python {base.version} of this machine"
     parts = []
     if python and base.version.split(".")[:2] != python.split(".")[:2]:
         parts.append(f"Python {base.version} instead of {python}")
@@ -294,6 +293,16 @@ def python_for(
     return packages.inspect_python(str(made.python))
 
 
+def has_known_versions(image: str, options: RunOptions, root: Path) -> bool:
+    """Whether it is known which framework an image has: a prebuilt one, or one that is made of one here."""
+    if load().image(image) is not None:
+        return True
+    if first_match(options.images, image) is not None:  # a folder of the user's
+        return False
+    made = image_stand_ins.find(root, image)
+    return first_match(options.built, image) is not None or (made is not None and load().image(made.base) is not None)
+
+
 def nowhere(image: str, choice: containers.Choice, options: RunOptions, root: Path) -> JobFailedError:
     """Return the error of an image that nothing on this machine can run: why, and what to type."""
     engine, why = choice.engine, choice.why
@@ -315,7 +324,7 @@ def nowhere(image: str, choice: containers.Choice, options: RunOptions, root: Pa
         )
     elif engine and options.pull != "missing":
         words.append(f"To get it: `{engine} pull {image}`, or write `pull: missing` under local: in the project file.")
-    elif not engine and why != "engine is none":
+    elif not engine and wanted(options.engine) != "none":
         words.append("To run it as it is, start Docker or podman.")
     words.append(
         f'To run its sources in its place: `local: {{images: {{"{image}": {{path: FOLDER, command: [python, FILE]}}}}}}` in the '

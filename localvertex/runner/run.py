@@ -558,7 +558,9 @@ class _JobRun:
         versions = next((one for one in self.differences if one.startswith("the stand-in for image")), "")
         if found or not versions or not may_be_version(self.last_words, self._own_module(pool)):
             return found
-        advice = OWN_INTERPRETER if versions.endswith(pool_programs.OF_UNKNOWN_IMAGE) else INTERPRETERS
+        advice = (
+            INTERPRETERS if pool_programs.has_known_versions(pool.image, self.options, self.root) else OWN_INTERPRETER
+        )
         return f"{versions}. If a version is the cause, {advice}"
 
     def _own_module(self, pool: spec.Pool) -> str:

@@ -223,9 +223,8 @@ def changed(old: Json, body: Json, mask: str) -> Json:
     result: Json = dict(old)
     paths = masked(mask) or [[key] for key in body if key != "name"]
     if not all(map(_is_field, paths)):
-        raise invalid(
-            f"Invalid mask for Job: {mask[:200]}"
-        )  # nodejs-scheduler issue 447, google-cloud-dotnet issue 3155
+        # nodejs-scheduler issue 447, google-cloud-dotnet issue 3155
+        raise invalid(f"Invalid mask for Job: {mask[:200]}")
     for path in paths:
         if path[0] in TARGETS:
             result = {key: value for key, value in result.items() if key not in TARGETS or key == path[0]}

@@ -542,13 +542,14 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_to_do_about_an_image_that_is_not_here(
-    tmp_path: Path, engine: str, image: str, dockerfile: bool, expected: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, image: str, dockerfile: bool, expected: str
 ) -> None:
     """The error names the engine that answers, and how to build the image from the project's Dockerfile; only where both lack, to start
     an engine, and never to pull an image that there is not.
     """
     if dockerfile:
         (tmp_path / "Dockerfile").touch()
+    monkeypatch.delenv("VERTEXRIG_ENGINE", raising=False)
     why = "" if engine else "no container engine answers (none)"
     error = str(pool_programs.nowhere(image, Choice(None, why, engine), RunOptions(), tmp_path / "state"))
     assert expected.format(tmp_path) in error

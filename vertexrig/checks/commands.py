@@ -53,9 +53,8 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
         fix = "name the image's Dockerfile or its folder, write command: [python, -m, MODULE], or leave --trainer out"
         message, severity = "the job does not run the trainer that --trainer names", None
-        if (
-            not context.trainer_recognised
-        ):  # a script, a program that is not Python's or an image made elsewhere may start it
+        # a script, a program that is not Python's or an image made elsewhere may start it
+        if not context.trainer_recognised:
             message, severity = "whether the job runs the trainer that --trainer names is not known", Severity.INFO
         # the image's name may still be filled in: it says nothing about the program
         keys = {path, *(f"{path}.{key}" for key in ("command", "args", "pythonModule"))}
@@ -156,25 +155,32 @@ def _script(pool: Pool) -> _Script | None:
     return None
 
 
-_PROGRAM = re.compile(
+# Texts, compiled at their first use: few jobs have a script.
+_PROGRAM = (
     r"(?:\w+=\S*\s+|(?:exec|time|nohup|env)\s+)*(?:\S*/)?"
     r"((?:python[\d.]*|torchrun|deepspeed|horovodrun|mpirun)\s|accelerate\s+launch\s)(?!\s*-m\s+(?:pip|venv)\b|\s*(?:-c|-V|--version|setup\.py)\b)"
 )
-_OWN_STATUS = re.compile(r"\btrap\b|\bexit\b|\$\?|PIPESTATUS|\|\||\bwait\b|<<")
+_OWN_STATUS = r"\btrap\b|\bexit\b|\$\?|PIPESTATUS|\|\||\bwait\b|<<"
 """A script that looks after its status itself, or has a text in it."""
-_ERREXIT = re.compile(r"\bset\s+(?:-\S+\s+)*-\w*e|\berrexit\b")
+_ERREXIT = r"\bset\s+(?:-\S+\s+)*-\w*e|\berrexit\b"
 _OPENS, _CLOSES = {"if", "for", "while", "until", "case", "{"}, {"fi", "done", "esac", "}"}
+_BEFORE_COMMAND = {";", "\n", "&", "&&", "|", "(", "{", "if", "elif", "while", "until", "then", "do", "else", "!"}
 
 
 def shell_status(document: Document, context: Context) -> Iterator[Problem]:
     seen = set()
     for pool in document.pools:
         found = _script(pool)
-        if found is None or found.text in seen or found.path in document.placeholders or _OWN_STATUS.search(found.text):
+        if (
+            found is None
+            or found.text in seen
+            or found.path in document.placeholders
+            or re.search(_OWN_STATUS, found.text)
+        ):
             continue
         seen.add(found.text)
         stops = any(re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", option) for option in found.options)
-        program, piped = _unheeded(found.text, stops or _ERREXIT.search(found.text) is not None)
+        program, piped = _unheeded(found.text, stops or re.search(_ERREXIT, found.text) is not None)
         if program:
             why = (
                 "a pipe's status is that of its last program"
@@ -214,19 +220,17 @@ def _unheeded(script: str, stops: bool) -> tuple[str, bool]:
         words = list(lexer)
     except ValueError:  # quotes that are never closed
         return "", False
-    depth, lists = 0, [""]
+    depth, lists, first = 0, [""], True
     for token in (part for word in words for part in _parts(word)):
-        first = not lists[-1] or lists[-1].endswith(("then ", "do ", "else ", "&& ", "| ", "( "))
         depth += (token == "(" or (first and token in _OPENS)) - (token == ")" or (first and token in _CLOSES))
         if depth == 0 and token in {";", "\n", "&"}:
             lists.append("")
         elif token != "\n":
             lists[-1] += "".join(token.split()) + " "
-        if depth and token in {";", "\n"}:
-            lists[-1] += "then "  # what follows is the beginning of a command
+        first = token in _BEFORE_COMMAND
     lists = [one for one in lists if one]
     for number, one in enumerate(lists, 1):
-        program, piped = _PROGRAM.match(one), " | " in one and "pipefail" not in script
+        program, piped = re.match(_PROGRAM, one), " | " in one and "pipefail" not in script
         if program is not None and (piped or (number < len(lists) and not stops)):
             return _first_words(one[program.start(1) :]), piped
     return "", False

@@ -281,7 +281,7 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
         seen.add(pool.image)
         text = (
             f"{pool.image[:120]} is a Container Registry address; that service was shut down on 2025-03-18, and the image "
-            "is there only if the project's gcr.io repository is in Artifact Registry: moved there, or that of a project of after 2024-05-15"
+            "is there only if the project's gcr.io repository is in Artifact Registry: it was moved, or the project is newer than 2024-05-15"
         )
         area = {"": "us", "us.": "us", "eu.": "europe", "asia.": "asia"}[found[1] or ""]
         image = _bare(pool.image).rpartition("/")[2]

@@ -37,7 +37,7 @@ _SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--[A-Za-z][\w.-]*=.*)$", re.
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 # $(NAME) is replaced by a variable, $$(NAME) is the text $(NAME): EnvVar.value in the REST reference
 _REFERENCE = r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)"
-_QUOTED = re.compile(r"""([\w.@/+~:-]+)=(?:'([^'",=()\[\]{}\\]*)'|"([^'",=()\[\]{}\\]*)")""")
+_QUOTED = r"""([\w.@/+~:-]+)=(?:'([^'",=()\[\]{}\\]*)'|"([^'",=()\[\]{}\\]*)")"""
 """`training='exp1'`. With other characters the quotes may be those of the program's own grammar, as of Hydra's."""
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 
@@ -105,7 +105,7 @@ def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
     for pool, path, arg in _args(document, of_shells=False):
         flag, equals, value = arg.partition("=")
         value = value if equals and _FLAG.fullmatch(flag) else arg
-        override = _QUOTED.fullmatch(arg) if value is arg and not _of_script(pool) else None
+        override = re.fullmatch(_QUOTED, arg) if value is arg and not _of_script(pool) else None
         if override is not None and (plain := (override[2] or override[3] or "").strip()):
             # hydra-core 1.3.2, run 2026-11-29
             text = f"the quotes in {arg[:80]} reach the program: Hydra, for one, reads a number in quotes as a text"

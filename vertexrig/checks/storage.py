@@ -137,15 +137,13 @@ _FOLDERS = frozenset(
 )
 
 
-_FILE = re.compile(
-    r"(?:^|[=,:;\"'\s])/gcs/([A-Za-z0-9][\w.-]*\.(?:ckpt|csv|h5|joblib|json|jsonl|keras|npy|npz|onnx|parquet|pkl|pt|pth|py|safetensors|tfrecords?|txt|ya?ml))(?![\w./-])"
-)
+_FILE = r"(?:^|[=,:;\"'\s])/gcs/([A-Za-z0-9][\w.-]*\.(?:ckpt|csv|h5|joblib|json|jsonl|keras|npy|npz|onnx|parquet|pkl|pt|pth|py|safetensors|tfrecords?|txt|ya?ml))(?![\w./-])"
 """A file right below /gcs: a bucket's name may have dots, but none ends like this."""
 
 
 def _folder(text: str, buckets: set[str]) -> tuple[str, str]:
     """Return the message about a folder or file that stands where `/gcs/` has a bucket, and what to write; "" if there is none."""
-    names = [one for one in _GCS.findall(text) if one in _FOLDERS] or _FILE.findall(text)
+    names = [one for one in _GCS.findall(text) if one in _FOLDERS] or re.findall(_FILE, text)
     name = names[0] if names else ""
     if not name or name in buckets:
         return "", ""
@@ -158,7 +156,7 @@ def _buckets(document: Document) -> set[str]:
     texts = [document.output_folder, *(text for pool in document.pools for text in [*_texts(pool), *pool.package_uris])]
     named = {name for text in texts for name in _GS.findall(text)}
     return named | {
-        name for text in texts for name in _GCS.findall(text) if name not in {*_FOLDERS, *_FILE.findall(text)}
+        name for text in texts for name in _GCS.findall(text) if name not in {*_FOLDERS, *re.findall(_FILE, text)}
     }
 
 

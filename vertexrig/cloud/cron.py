@@ -102,17 +102,16 @@ _REFUSED = ("EST", "MST", "HST")
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a tz database name; "" and "utc" are UTC. ZoneError if there is none of that name."""
+    """Return the time zone of a tz database name; "" and "utc" are UTC. ZoneError if there is none of that name, or the service takes none."""
     if name.lower() in ("", "utc"):
         return timezone.utc
+    if name in _REFUSED:
+        raise ZoneError(f"Cloud Scheduler does not take the time zone {name}. {_zones_like(name)}")
     try:
-        if name in _REFUSED:
-            raise KeyError(name)
         return ZoneInfo(name)
     # zoneinfo raises any of these: for no such zone, for a path, for a folder of the database.
     except (KeyError, ValueError, OSError):
-        of = "that Cloud Scheduler takes" if name in _REFUSED else "of the tz database"
-        raise ZoneError(f"{name[:80]!r} is not a time zone {of}. {_zones_like(name)}") from None
+        raise ZoneError(f"{name[:80]!r} is not a time zone of the tz database. {_zones_like(name)}") from None
 
 
 def _zones_like(name: str) -> str:

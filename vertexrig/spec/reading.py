@@ -52,10 +52,7 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool 
         lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
         reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
         return _from_reading(reading, file, kind, foreign=True)
-    at = broken.line or 1
-    near = range(max(at - 1, 1), at + 2)
-    rows = text.splitlines()
-    block = next((n for n in near if foreign and n <= len(rows) and re.match(_BLOCK, rows[n - 1])), 0)
+    block = _block_near(text, broken.line or 1) if foreign else 0
     if block:
         message = "a placeholder stands for whole lines, so the file is not YAML before it is rendered"
         finding = strict.finding("placeholder", "", message, _RENDER_FIRST, file=file, line=block)
@@ -72,6 +69,12 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool 
 
 _BLOCK = r"\s*(?:\$\{\w+\}|\$\w+)\s*(?:$|\w+:)"
 _SOURCE = r"\.(?:py|sh)$"
+
+
+def _block_near(text: str, line: int) -> int:
+    """Return the line, at a mistake or next to it, in which a placeholder stands for whole lines; 0 if there is none."""
+    rows = list(enumerate(text.splitlines(), 1))[max(line - 2, 0) : line + 1]
+    return next((number for number, row in rows if re.match(_BLOCK, row)), 0)
 
 
 def unreadable(file: str, reason: str) -> Finding:
