@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,25 @@ False if that process is not there."""
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What the machine of a program has of its own; by default, nothing.
+
+    Args:
+        gcs: The folder that it sees as /gcs, "" for none; without it, there is nothing else either.
+        hosts: The file that it sees as /etc/hosts, "" for this machine's own.
+        host: The name that its machine has for it, "" for this machine's own.
+        changes: The folder to which what it wrote in its working directory is moved at its end; "" if it writes into that directory.
+        tmp: It has a /tmp of its own, which is removed at its end.
+    """
+
+    gcs: str = ""
+    hosts: str = ""
+    host: str = ""
+    changes: str = ""
+    tmp: bool = False
+
+
+@dataclass(frozen=True)
 class Command:
     """A program to start.
 
@@ -46,9 +65,7 @@ class Command:
         mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
         severities: The severity of its lines, by stream.
         fork: Starts it warm, None to start it cold.
-        gcs: The folder that it sees as /gcs, "" for none.
-        hosts: With `gcs`: the file that it sees as /etc/hosts, "" for the machine's own.
-        host: With `gcs`: the name that its machine has for it, "" for the machine's own.
+        machine: What its machine has of its own.
         framework: The framework of its image, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
     """
@@ -62,11 +79,24 @@ class Command:
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
-    gcs: str = ""
-    hosts: str = ""
-    host: str = ""
+    machine: Machine = Machine()
     framework: str = ""
     sources: tuple[Path, ...] = ()
+
+    @property
+    def written(self) -> Path:
+        """The folder that has what it wrote in its working directory, after its end."""
+        return Path(self.machine.changes) if self.machine.changes else self.cwd
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of its supervisor."""
+        return {
+            "memory": self.memory,
+            "cwd": str(self.cwd),
+            "cleanup": list(self.cleanup),
+            "state": list(self.state),
+            "machine": asdict(self.machine),
+        }
 
 
 @dataclass(frozen=True)
@@ -175,7 +205,13 @@ def can_show_names() -> bool:
     name of its machine.
     """
     name = "vertexrig-name"
-    return can_show_buckets() and _shows(hosts_with([name]), name)
+    return can_show_buckets() and _shows(hosts=hosts_with([name]), host=name)
+
+
+@lru_cache(maxsize=64)
+def can_cover(folder: Path) -> bool:
+    """Whether what a program writes in a folder can be kept apart from it: the system and the folder's file system allow an overlay."""
+    return can_show_buckets() and _shows(folder)
 
 
 def hosts_with(names: Iterable[str]) -> str:
@@ -185,13 +221,15 @@ def hosts_with(names: Iterable[str]) -> str:
     return "".join([text.rstrip("\n"), "\n", *(f"127.0.0.1 {name}\n" for name in names)])
 
 
-def _shows(hosts: str = "", name: str = "") -> bool:
+def _shows(covered: Path | None = None, hosts: str = "", host: str = "") -> bool:
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
         Path(folder, "hosts").write_text(hosts, encoding="utf-8")
+        changes = f"{folder}/changes" if covered else ""
+        machine = Machine(f"{folder}/gs", f"{folder}/hosts" if hosts else "", host, changes)
+        options = Command((), {}, covered or Path("/"), machine=machine).options()
         # In another process: namespaces, once entered, cannot be left.
-        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
-        argv += [f"{folder}/hosts", name] if name else []
+        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", json.dumps(options)]
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
 
@@ -290,15 +328,7 @@ class Children:
             return None
         ours, theirs = socket.socketpair()
         ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
-        request = {
-            "argv": list(command.argv),
-            "env": dict(command.env),
-            "cwd": str(command.cwd),
-            "memory": command.memory,
-            "gcs": command.gcs,
-            "hosts": command.hosts,
-            "host": command.host,
-        }
+        request = {**command.options(), "argv": list(command.argv), "env": dict(command.env)}
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()  # otherwise `ours` would not see the end of the forker
         for _, write in ends.values():
@@ -453,18 +483,18 @@ def _supervised(
         JobFailedError: The system cannot start it.
     """
     ours, theirs = socket.socketpair()
-    options = {
-        "memory": command.memory,
-        "cwd": str(command.cwd),
-        "cleanup": list(command.cleanup),
-        "state": list(command.state),
-        "gcs": command.gcs,
-        "hosts": command.hosts,
-        "host": command.host,
-    }
     descriptor = theirs.fileno()
     # isolated and without site: the variables in `env` and the packages installed here are the program's affair
-    argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(_SUPERVISOR),
+        str(descriptor),
+        json.dumps(command.options()),
+        "--",
+        *command.argv,
+    ]
     try:
         # its own session, so that Ctrl-C in a terminal reaches the runner alone; no buffer, because a selector does not see
         # what lies in one

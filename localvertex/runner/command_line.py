@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localvertex.runner.children import can_show_buckets
+from localvertex.runner.children import can_cover, can_show_buckets
 from localvertex.runner.containers import Container
 from localvertex.runner.environment import bucket_folder, map_paths
 from localvertex.runner.packages import Steps
@@ -19,6 +19,10 @@ _UNSEEN = (
     "writes below /gcs reach no bucket. Read the AIP_ variables, or allow user namespaces (in a container: --security-opt "
     "seccomp=unconfined)"
 )
+_SHARED = (
+    "all replicas and trials run in the folder {} itself, and see what the others write there: this system cannot give each "
+    "replica a version of its own"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class ReplicaProgram:
         head: Program and the arguments before the spec's own.
         args: The spec's arguments, before `$(NAME)` and paths are replaced.
         folders: Put in front of PATH.
-        cwd: Working directory; None for a replica's own scratch folder.
+        cwd: The folder that stands in for the image's files, its working directory; None for an empty one.
         container: What runs the image as itself, None where a program of this machine stands in for it.
         settings: Variables that imitate a property of the image, such as TF_USE_LEGACY_KERAS.
         stand_ins: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
@@ -62,6 +66,13 @@ class ReplicaProgram:
         return "" if self.container or not can_show_buckets() else str(bucket_folder(root))
 
     @property
+    def covered(self) -> bool:
+        """Whether each replica has its own version of `cwd`, which is left as it is."""
+        return self.cwd is not None and can_cover(self.cwd)
+
+    @property
     def differences(self) -> tuple[str, ...]:
         """A sentence for each thing that is different here; empty ones do not count."""
-        return self.stand_ins if self.container or can_show_buckets() else (*self.stand_ins, _UNSEEN)
+        unseen = _UNSEEN if not self.container and not can_show_buckets() else ""
+        shared = _SHARED.format(self.cwd.name) if self.cwd is not None and not self.covered else ""
+        return (*self.stand_ins, unseen, shared)

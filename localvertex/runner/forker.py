@@ -6,7 +6,7 @@ first fork shows that, because libraries such as OpenBLAS end their threads befo
 Called as `python forker.py FD`, with a SOCK_SEQPACKET socket on which it reads packets of JSON. The first one has `statement` (what
 imports the framework), `settings` (variables that the trainer sets before it does), `run_time` (names and prefixes of variables that no import may read) and `idle` (seconds without a
 request after which it ends); it is answered with `{"refused": REASON}`, where the reason is "" if replicas can be forked. Each
-later one is a replica: `argv`, `module` or `script`, `args`, `env`, `cwd`, and `memory` and `gcs` for its supervisor, with the
+later one is a replica: `argv`, `module` or `script`, `args`, `env`, and the options of its supervisor, with the
 descriptors of its control socket, stdout and stderr.
 """
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from localvertex.runner import containers, environment, job_files
-from localvertex.runner.children import Command, hosts_with
+from localvertex.runner.children import Command, Machine, hosts_with
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE
 from localvertex.runner.options import RunOptions
 from localvertex.runner.packages import QUIET_PIP
+from localvertex.runner.supervisor import TMP
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 
@@ -97,7 +98,7 @@ def replica_command(
     if _KEY in machine and not Path(mapped.get(_KEY, "")).is_file():
         mapped.pop(_KEY, None)
     gcs = program.gcs(root)
-    sees_names = has_names and bool(gcs)  # see `Command.hosts`
+    sees_names = has_names and bool(gcs)  # see `Machine.hosts`
     hosts = job_folder / "hosts" if sees_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")
@@ -113,12 +114,22 @@ def replica_command(
         memory=options.memory_limit,
         mark=mark,
         severities=severities,
-        gcs=gcs,
-        hosts=str(hosts or ""),
-        host=host if sees_names else "",
+        machine=Machine(
+            gcs,
+            str(hosts or ""),
+            host if sees_names else "",
+            str(work) if program.covered else "",
+            bool(gcs) and not _is_in_tmp(program, machine, root),
+        ),
         framework=program.framework,
         sources=program.sources,
     )
+
+
+def _is_in_tmp(program: ReplicaProgram, machine: Mapping[str, str], root: Path) -> bool:
+    """Whether something that a program needs of this machine is below /tmp, which then cannot be its own."""
+    texts = (str(root.resolve()), str(program.cwd or ""), *program.head, *map(str, program.folders), *machine.values())
+    return any(path.startswith(f"{TMP}/") for text in texts for path in text.split(os.pathsep))
 
 
 def host_name(one: cluster.Replica, job_id: str) -> str:

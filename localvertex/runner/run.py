@@ -434,7 +434,7 @@ class _JobRun:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # Looked for only after a success: on the service the replica would lose this output without an error.
-        if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.cwd, began)):
+        if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, began)):
             text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:
                 self.failed_replica = name

@@ -12,9 +12,7 @@ Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`. OPTIONS is JSON:
 - `cwd`: the working directory of the program;
 - `cleanup`: a command that is run at the end;
 - `state`: a command that prints how the container that PROGRAM started has ended;
-- `gcs`: the folder that the program sees as /gcs, "" for none;
-- `hosts`: the file that it then sees as /etc/hosts, "" for the machine's own;
-- `host`: the name that its machine then has, "" for the machine's own.
+- `machine`: what the program's machine has of its own (`children.Machine`).
 
 On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
@@ -44,7 +42,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_NAME, _NEW_USER = 0x20000, 0x4000000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
-GCS, HOSTS = "/gcs", "/etc/hosts"
+GCS, HOSTS, TMP = "/gcs", "/etc/hosts", "/tmp"
+# On a disk, where /tmp may be in memory. A scratch folder cannot be in the state folder: that is often below the folder that
+# is covered, and overlayfs refuses to keep changes below what they change.
+_SCRATCH = "/var/tmp"
 _OOM_SCORE = 500
 
 
@@ -102,10 +103,48 @@ def _kill_all() -> None:
 
 
 def _clean_up(options: dict[str, Any]) -> None:
+    if options.get("scratch"):
+        _remove_scratch(options)
     if options.get("cleanup"):
         import subprocess  # costs 10 ms, and most replicas have nothing to clean up
 
         subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _make_scratch(options: dict[str, Any]) -> None:
+    """Make the folder, `scratch`, of what a machine has until its program ends: its `tmp`, and what overlayfs needs."""
+    machine = options["machine"]
+    names = (["tmp"] if machine["tmp"] else []) + (["changes", "overlay"] if machine["changes"] else [])
+    if not names:
+        return
+    place = _SCRATCH if os.access(_SCRATCH, os.W_OK) else TMP
+    options["scratch"] = scratch = os.path.join(place, "vertexrig-" + os.urandom(8).hex())
+    for name in ("", *names):
+        os.mkdir(os.path.join(scratch, name), 0o700)
+    if machine["tmp"]:
+        os.chmod(os.path.join(scratch, "tmp"), 0o1777)
+
+
+def _remove_scratch(options: dict[str, Any]) -> None:
+    """Remove a machine's scratch folder, and first move what the program changed to where the runner looks for it."""
+    import shutil
+    import stat
+
+    scratch, kept = options["scratch"], options["machine"]["changes"]
+    changed = os.path.join(scratch, "changes")
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.join(scratch, "overlay", "work"), 0o700)  # overlayfs makes it without any rights
+    for folder, _, names in os.walk(changed if kept else ""):
+        for path in (os.path.join(folder, name) for name in names):
+            with contextlib.suppress(OSError):
+                # a file that was removed is a device in an overlay
+                if stat.S_ISCHR(os.lstat(path).st_mode):
+                    os.unlink(path)
+    if kept and os.path.isdir(changed):
+        shutil.rmtree(kept, ignore_errors=True)
+        with contextlib.suppress(OSError, shutil.Error):
+            shutil.move(changed, kept)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
@@ -114,6 +153,7 @@ def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
 
     On Linux only, where orphans are reparented to the guard, whatever their session and their variables are.
     """
+    _make_scratch(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     if not _LINUX:
@@ -174,32 +214,33 @@ def _machine_oom_kills() -> int:
         return -1
 
 
-def show_buckets(folder: str, hosts: str = "", host: str = "") -> None:
-    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, a file as /etc/hosts, and
-    a name of the machine.
+def enter_machine(machine: dict[str, Any], cwd: str, scratch: str) -> None:
+    """Show this process, and what it starts, what its machine has of its own: a folder as /gcs, as Vertex AI shows every bucket
+    there, and what else `machine` names.
 
     Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
     root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
-        folder: The folder of the buckets; an empty folder `root` next to it is the new root's place.
-        hosts: The file, "" for the machine's own.
-        host: The name, "" for the machine's own.
+        machine: The fields of `children.Machine`. An empty folder `root` next to that of the buckets is the new root's place.
+        cwd: The working directory, which is covered where the machine has `changes`.
+        scratch: What `_make_scratch` made, "" if nothing is needed of it.
 
     Raises:
-        OSError: The system has no such namespaces, or does not allow them.
+        OSError: The system has no such namespaces or file system, or does not allow them.
     """
     if not _LINUX:
         raise OSError("no mount namespaces")
     libc = ctypes.CDLL(None, use_errno=True)
+    buckets, hosts, host = machine["gcs"], machine["hosts"], machine["host"]
 
     def checked(code: int) -> None:
         if code != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-    def mount(source: str, target: str, kind: str, flags: int) -> None:
-        texts = [None if not text else os.fsencode(text) for text in (source, target, kind)]
-        checked(libc.mount(*texts, ctypes.c_ulong(flags), None))
+    def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+        texts = [None if not text else os.fsencode(text) for text in (source, target, kind, data)]
+        checked(libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]))
 
     user, group = os.geteuid(), os.getegid()
     wanted = _NEW_MOUNTS | (_NEW_NAME if host else 0)
@@ -215,12 +256,30 @@ def show_buckets(folder: str, hosts: str = "", host: str = "") -> None:
     mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
     if hosts:
         mount(hosts, HOSTS, "", _BIND)
+    if machine["changes"]:
+        _cover(os.path.realpath(cwd), os.path.realpath(os.path.dirname(buckets)), scratch, mount)
+    if machine["tmp"]:
+        mount(os.path.join(scratch, "tmp"), TMP, "", _BIND)
     if os.path.isdir(GCS):
-        return mount(folder, GCS, "", _BIND)
-    _enter_copy(os.path.join(os.path.dirname(folder), "root"), folder, mount)
+        return mount(buckets, GCS, "", _BIND)
+    _enter_copy(os.path.join(os.path.dirname(buckets), "root"), buckets, mount)
 
 
-def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], None]) -> None:
+def _cover(cwd: str, state: str, scratch: str, mount: Callable[..., None]) -> None:
+    """Cover the working directory with an overlay, which keeps what is written there, and leave a state folder in it as it is."""
+    below, own = (os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (cwd, state))
+    # by descriptors: a comma or a colon in a path would end it in these options
+    data = f"lowerdir=/proc/self/fd/{below},upperdir={scratch}/changes,workdir={scratch}/overlay,userxattr"
+    mount("overlay", cwd, "overlay", 0, data)
+    if os.statvfs(cwd).f_flag & os.ST_RDONLY:  # so the kernel mounts it where it cannot use its folders
+        raise OSError("an overlay can only be read here")
+    if os.path.commonpath((cwd, state)) == cwd:
+        mount(f"/proc/self/fd/{own}", state, "", _BIND | _RECURSIVE)
+    os.close(below)
+    os.close(own)
+
+
+def _enter_copy(root: str, folder: str, mount: Callable[..., None]) -> None:
     """Make a root with all that is at the present one, and the folder as /gcs, and go there."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(root)  # alone, for a state folder that was removed is not made again
@@ -242,15 +301,15 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
     os.chdir("/")
 
 
-def set_up_child(parent: int, gcs: str, hosts: str = "", host: str = "") -> None:
+def set_up_child(parent: int, options: dict[str, Any]) -> None:
     """Set up the process just forked: its own session, default signals, killed when its supervisor dies.
 
     Raises:
-        OSError: It cannot be shown the folder `gcs`, the file `hosts` or the name `host`.
+        OSError: It cannot be shown what its machine has.
     """
     os.setsid()
-    if gcs:
-        show_buckets(gcs, hosts, host)
+    if options["machine"]["gcs"]:
+        enter_machine(options["machine"], options["cwd"], options.get("scratch", ""))
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
@@ -284,15 +343,24 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
     os._exit(127)
 
 
+def _try(options: dict[str, Any]) -> None:
+    """Exit with 0 if this system can show a program such a machine, otherwise with 1."""
+    _make_scratch(options)
+    child = os.fork()  # whose namespaces have ended when the scratch folder is removed
+    if not child:
+        enter_machine(options["machine"], options["cwd"], options.get("scratch", ""))
+        if options["machine"]["host"]:
+            socket.getaddrinfo(options["machine"]["host"], None)
+        return
+    status = os.waitpid(child, 0)[1]
+    _clean_up(options)
+    sys.exit(status != 0)
+
+
 def main() -> None:
     """Run as a program; see the top of this file for its arguments."""
-    if (
-        sys.argv[1] == "try"
-    ):  # whether this system can show buckets, and names: `python supervisor.py try FOLDER [HOSTS NAME]`
-        show_buckets(sys.argv[2], *sys.argv[3:5])
-        for name in sys.argv[4:]:
-            socket.getaddrinfo(name, None)
-        return
+    if sys.argv[1] == "try":  # `python supervisor.py try OPTIONS`
+        return _try(json.loads(sys.argv[2]))
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options, argv = json.loads(sys.argv[2]), sys.argv[4:]
@@ -325,7 +393,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     child = os.fork()
     if not child:
         try:
-            set_up_child(own, options.get("gcs", ""), options.get("hosts", ""), options.get("host", ""))
+            set_up_child(own, options)
         except OSError as error:
             os.write(write_end, str(error).encode())
             os._exit(127)

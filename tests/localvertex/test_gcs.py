@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,7 @@ def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="takes root's rights away from a program")
 def test_a_user_without_rights_sees_gcs_too(tmp_path: Path) -> None:
-    """Another user than root has /gcs by a user namespace, in which its files stay its own."""
+    """Another user than root has /gcs by a user namespace, in which its files stay its own, and a folder and a /tmp of its own."""
     tmp_path.chmod(0o777)
     for folder in tmp_path.parents:
         if folder.owner() == "root" and folder != Path("/") and not folder.stat().st_mode & 1:
@@ -86,9 +88,16 @@ def test_a_user_without_rights_sees_gcs_too(tmp_path: Path) -> None:
     (tmp_path / "gs/bucket").chmod(0o777)
     code = (
         "import os, supervisor\n"
-        f"supervisor.show_buckets({str(tmp_path / 'gs')!r})\n"
+        f"supervisor.enter_machine({asdict(children.Machine(str(tmp_path / 'gs')))!r}, '/', '')\n"
         "open('/gcs/bucket/made', 'w').write(str(os.getuid()))"
     )
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
     subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "HOME": "/"}, check=True)
     assert (tmp_path / "gs/bucket/made").read_text() == "65534" and (tmp_path / "gs/bucket/made").stat().st_uid == 65534
+    machine = children.Machine(
+        str(tmp_path / "gs"), changes=str(tmp_path / "changes"), tmp=Path("/tmp") not in tmp_path.parents
+    )
+    options = {"cwd": str(tmp_path), "machine": asdict(machine)}
+    asked = [*words[:4], sys.executable, str(program), "try", json.dumps(options)]
+    subprocess.run(asked, cwd="/", env={"HOME": "/"}, check=True)
+    assert (tmp_path / "changes").is_dir()

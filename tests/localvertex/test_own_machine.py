@@ -1,0 +1,136 @@
+"""A replica has a version of its own of the folder that stands in for its image, and a /tmp, as a container has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localvertex.runner import RunOptions, children, run_job
+from localvertex.runner.children import Command, Machine
+from localvertex.runner.result import JobResult
+from vertexrig.project.local import LocalImage
+
+pytestmark = pytest.mark.skipif(
+    not children.can_cover(Path(tempfile.gettempdir())), reason="this system has no overlays for programs"
+)
+
+EDITS = """
+import os, pathlib, sys, time
+one = os.environ["TF_CONFIG"].split('"task"')[1] if "TF_CONFIG" in os.environ else "alone"
+for file in (pathlib.Path("config.txt"), pathlib.Path(os.environ.get("OWN", "."), "model.joblib")):
+    assert "ours" not in (file.read_text() if file.exists() else ""), file.read_text()
+    file.write_text("ours " + one)
+os.remove("unwanted.txt")
+time.sleep(1)  # the other replica writes meanwhile
+assert pathlib.Path("config.txt").read_text() == "ours " + one
+pathlib.Path(os.environ["AIP_MODEL_DIR"].replace("gs:/", "/gcs"), one[:1]).mkdir(parents=True, exist_ok=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of an image, of a name with the characters that separate an overlay's options."""
+    made = tmp_path / "a,b:c=d" / "image"
+    made.mkdir(parents=True)
+    (made / "train.py").write_text(EDITS)
+    (made / "config.txt").write_text("the user's")
+    (made / "unwanted.txt").write_text("")
+    return made
+
+
+@pytest.fixture
+def off_tmp() -> Iterator[Path]:
+    """A folder that is not below /tmp."""
+    made = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+def run(folder: Path, root: Path, replicas: int = 1, args: tuple[str, ...] = ()) -> JobResult:
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+            "containerSpec": {"imageUri": "here/image", "args": list(args)}}  # fmt: skip
+    pools = [pool, *([{**pool, "replicaCount": replicas - 1}] if replicas > 1 else [])]
+    spec = {"workerPoolSpecs": pools, "baseOutputDirectory": {"outputUriPrefix": "gs://out/run"}}
+    images = {"here/image": LocalImage(str(folder), ("python3", "train.py"))}
+    return run_job(spec, root=root, options=RunOptions(images=images, keep_gs=True, grace=0.5))
+
+
+def scratch_folders() -> set[str]:
+    return {name for name in os.listdir("/var/tmp") if name.startswith("vertexrig-")}
+
+
+@pytest.mark.parametrize("state", ["beside", "below"])
+def test_replicas_leave_the_folder_as_it_is(folder: Path, state: str) -> None:
+    """Two replicas edit, make and remove files of the folder side by side: neither sees the other's, and the folder stays."""
+    before, scratch = sorted(folder.rglob("*")), scratch_folders()
+    root = folder / ".vertexrig" if state == "below" else folder.parent / "state"
+    done = run(folder, root, replicas=2)
+    assert done.state == "JOB_STATE_SUCCEEDED", done.error
+    assert [path for path in sorted(folder.rglob("*")) if root not in (path, *path.parents)] == before
+    assert (folder / "config.txt").read_text() == "the user's"
+    assert list((root / "gs/out/run/model").iterdir())  # what is written to a bucket stays
+    kept = sorted(root.glob("jobs/*/*/work/*"))
+    assert [path.name for path in kept] == ["config.txt", "model.joblib"] * 2  # what each wrote, and nothing else
+    assert scratch_folders() <= scratch
+
+
+def test_a_system_without_overlays_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder cannot be covered the job runs in it, and a line says what that means."""
+    monkeypatch.setattr("localvertex.runner.command_line.can_cover", lambda folder: False)
+    done = run(folder, folder.parent / "state")
+    assert done.state == "JOB_STATE_SUCCEEDED", done.error
+    assert any(one.startswith("all replicas and trials run in the folder image itself") for one in done.differences)
+    assert (folder / "config.txt").read_text().startswith("ours")
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """A folder that does not exist cannot be covered; asking says so and leaves nothing."""
+    scratch = scratch_folders()
+    assert not children.can_cover(tmp_path / "missing")
+    assert scratch_folders() <= scratch
+
+
+def test_each_replica_has_its_own_tmp(folder: Path, off_tmp: Path) -> None:
+    """What a replica writes to /tmp no other replica and no later job sees, and this machine's /tmp is not changed."""
+    name = f"/tmp/{off_tmp.name}"
+    (folder / "train.py").write_text(f"""
+import os, tempfile, time
+assert not os.path.exists({name!r}) and oct(os.stat("/tmp").st_mode) == "0o41777"
+open({name!r}, "w").write("x")
+assert os.path.dirname(tempfile.mkdtemp()) == "/tmp"
+time.sleep(1)
+""")
+    shutil.copytree(folder, off_tmp / "image")
+    for _ in range(2):
+        done = run(off_tmp / "image", off_tmp / "state", replicas=2)
+        assert done.state == "JOB_STATE_SUCCEEDED", done.error
+    assert not Path(name).exists()
+    assert not list((off_tmp / "state").glob("jobs/*/*/work/*"))
+
+
+def test_nothing_of_a_killed_replica_is_left(folder: Path, tmp_path: Path) -> None:
+    """The supervisor is killed: what watches over it ends the program and removes its scratch folder."""
+    (tmp_path / "gs").mkdir()
+    scratch = scratch_folders()
+    started: list[str] = []
+    running = children.Children(lambda line: started.append(line.text))
+    code = "import os, time; open('made', 'w'); print(os.getppid(), flush=True); time.sleep(60)"
+    machine = Machine(str(tmp_path / "gs"), changes=str(tmp_path / "changes"))
+    child = running.start("one", Command(["python3", "-c", code], dict(os.environ), folder, machine=machine))
+    while not started:
+        running.poll(1)
+    os.kill(int(started[0]), signal.SIGKILL)
+    while child.exit is None:
+        running.poll(1)
+    running.close()
+    until = time.monotonic() + 20
+    while not scratch_folders() <= scratch and time.monotonic() < until:
+        time.sleep(0.05)
+    assert scratch_folders() <= scratch and not (folder / "made").exists()
