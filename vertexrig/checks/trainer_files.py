@@ -10,7 +10,7 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.trainer_source.trainer_model import PathRead, Save, TrainerSource
+from vertexrig.trainer_source.trainer_model import PathOrigin, PathUse, Save, TrainerSource
 
 if TYPE_CHECKING:
     from vertexrig.package.imports import Fit
@@ -60,57 +60,71 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
     yield Problem(cluster.pools[0].program_path, message, fix)
 
 
-def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[Problem]:
-    if context.trainer is None or not document.output_folder:
-        return
-    pool = next(iter(document.pools), None)
-    if pool is None:
-        return
-    for place in context.trainer.local_writes:
+def gs_path_opened(document: Document, context: Context) -> Iterator[Problem]:
+    where: dict[tuple[str, str], list[PathUse]] = {}
+    for use, path, given in _in_buckets(document, context):
+        if use.writes:
+            where.setdefault((path, given), []).append(use)
+    fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
+    for (path, given), uses in where.items():
+        others = list(dict.fromkeys(f"{use.file}:{use.line}" for use in uses))[1:]
+        also = f" (as in {', '.join(others)})" if others else ""
         message = (
-            f"{place.file}:{place.line}: {place.text} takes a local path, and the variable holds a gs:// path: what is "
-            "written there is lost with the machine"
+            f"{uses[0].file}:{uses[0].line}: {uses[0].function}() takes a local path, and is given {given}: it fails, or what it "
+            f"writes is lost with the machine{also}"
         )
-        fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
-        yield Problem(pool.program_path, message, fix)
+        yield Problem(path, message, fix)
 
 
 def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
+    seen: set[tuple[str, int]] = set()
+    for use, path, given in _in_buckets(document, context):
+        if not use.writes and (use.file, use.line) not in seen:
+            seen.add((use.file, use.line))
+            yield _problem(use, path, given)
+
+
+def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse, str, str]]:
+    """Yield each use of a path in a bucket by what cannot use it: the path of the finding, and the gs:// path in words."""
     trainer = context.trainer
     pools = trainer_pools(document, trainer) if trainer is not None and not trainer.problems else []
     if trainer is None or not pools:
         return
     foreign = pools[0].container is not None and pools[0].image not in context.built
-    seen: set[tuple[str, int]] = set()
-    for read in trainer.reads:
-        if read.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
+    for use in trainer.path_uses:
+        if use.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
             continue
-        found = _given(read, trainer, pools)
-        if found is not None and (read.file, read.line) not in seen:
-            seen.add((read.file, read.line))
-            yield _problem(read, *found)
+        given = [_given(origin, trainer, pools, document) for origin in use.origins]
+        if given and all(given):
+            path, text = given[0] or ("", "")
+            yield use, path, text
 
 
-def _given(read: PathRead, trainer: TrainerSource, pools: list[Pool]) -> tuple[str, str] | None:
+def _given(origin: PathOrigin, trainer: TrainerSource, pools: list[Pool], document: Document) -> tuple[str, str] | None:
     """Return the path of the finding and the gs:// path in words; None if the value is not in a bucket."""
-    if not read.flag:
-        literal = read.source.startswith(_BUCKET)
-        return pools[0].program_path, read.source if literal else f"a gs:// path ({read.source})"
+    by_variable = "the gs:// path in {}" if document.output_folder else ""
+    if origin.is_variable:
+        return (pools[0].program_path, by_variable.format(origin.source)) if by_variable else None
+    if not origin.flag:
+        return (pools[0].program_path, origin.source) if origin.source.startswith(_BUCKET) else None
     for pool in pools:
         for item in passed(pool, trainer):
-            if item.flag is not None and item.flag.dest == read.flag:
+            if item.flag is not None and item.flag.dest == origin.flag:
                 # an argument replaces the default, so a default in a bucket does not count
                 return (item.path, f"{item.name}={item.value}") if (item.value or "").startswith(_BUCKET) else None
-    default = next((flag.default for flag in trainer.flags if flag.dest == read.flag), None)
-    if isinstance(default, str) and default.startswith(_BUCKET):
-        return pools[0].program_path, f"{default}, the default of --{read.flag}"
+    flag = next((flag for flag in trainer.flags if flag.dest == origin.flag), None)
+    if flag is not None and flag.default_variable and by_variable:
+        default = f"{by_variable.format(flag.default_variable)}, the default of --{origin.flag}"
+        return pools[0].program_path, default
+    if flag is not None and isinstance(flag.default, str) and flag.default.startswith(_BUCKET):
+        return pools[0].program_path, f"{flag.default}, the default of --{origin.flag}"
     return None
 
 
-def _problem(read: PathRead, path: str, given: str) -> Problem:
-    where = f"{read.file}:{read.line}: {read.function}()"
+def _problem(use: PathUse, path: str, given: str) -> Problem:
+    where = f"{use.file}:{use.line}: {use.function}()"
     mounted = "/gcs/BUCKET/…, where the buckets are mounted"
-    if read.by_gcsfs:
+    if use.by_gcsfs:
         message = f"{where} reads {given} by gcsfs, which the trainer does not require"
         return Problem(path, message, f"add gcsfs to the trainer's requirements, or read {mounted}")
     message = f"{where} opens a local file, and is given {given}"
@@ -135,7 +149,7 @@ RULES: tuple[Rule, ...] = (
     Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
     Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
          join(DISTRIBUTED, PRACTICE), workers_save_together),
-    Rule("gs-path-opened", Severity.WARNING, "A gs:// path of an AIP_… variable is not opened as a local path.",
-         PRACTICE, bucket_opened_as_a_folder),
+    Rule("gs-path-opened", Severity.WARNING, "A gs:// path is not written to as a local path.",
+         PRACTICE, gs_path_opened),
     Rule("gs-path-read", Severity.WARNING, "A gs:// path is read by something that can.", _RUN, gs_path_read),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vertexrig.trainer_source.flag_collector import Collector, constant, texts_of, truth
+from vertexrig.trainer_source.flag_collector import Collector, constant, default_variable, texts_of, truth
 from vertexrig.trainer_source.modules import SourceCall, last_name
 from vertexrig.trainer_source.trainer_model import DYNAMIC, Flag
 
@@ -50,6 +50,7 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
                 type=typed,
                 required=truth(found, keywords.get("required"), call),
                 default=constant(found, default, call),
+                default_variable=default_variable(default, call),
                 choices=texts_of(found, choices, call) if "enum" in kind and "case_sensitive" not in keywords else None,
                 # a switch takes a value and needs none
                 action=DYNAMIC if typed == "bool" else "append" if kind.startswith("multi") else "store",

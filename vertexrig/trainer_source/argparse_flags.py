@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vertexrig.trainer_source.argparse_commands import Parsers, makes_parser
 from vertexrig.trainer_source.code import Code, owned
-from vertexrig.trainer_source.flag_collector import Collector, commands_of, constant, texts_of, truth
+from vertexrig.trainer_source.flag_collector import Collector, commands_of, constant, default_variable, texts_of, truth
 from vertexrig.trainer_source.modules import (
     FunctionNode,
     Module,
@@ -107,6 +107,7 @@ def _argparse_flag(
         # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
         default=constant(found, keywords.get("default"), call),
+        default_variable=default_variable(keywords.get("default"), call),
         choices=texts_of(found, keywords.get("choices"), call),
         action=action,
         nargs=nargs_text,

@@ -9,18 +9,37 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from vertexrig.trainer_source.code import Code
-from vertexrig.trainer_source.modules import FUNCTIONS, Scope, SourceCall, dotted, full_name, last_name, single_binding
+from vertexrig.trainer_source.code import Code, written_in
+from vertexrig.trainer_source.modules import (
+    FUNCTIONS,
+    Module,
+    Scope,
+    SourceCall,
+    bound,
+    dotted,
+    enclosing_class,
+    full_name,
+    last_name,
+    parameter_names,
+    plain_text,
+)
 from vertexrig.trainer_source.source_tree import Tree
-from vertexrig.trainer_source.trainer_model import Flag, PathRead, SourcePlace
+from vertexrig.trainer_source.trainer_model import Flag, PathOrigin, PathUse, SourcePlace
 
 _VARIABLES = frozenset({"AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"})
-_LOCAL = {
+_WRITERS = {
     **dict.fromkeys("open io.open os.makedirs os.mkdir pathlib.Path numpy.save numpy.savez numpy.savetxt".split(), 0),
+    **dict.fromkeys("matplotlib.pyplot.savefig logging.FileHandler cv2.imwrite".split(), 0),
+    **dict.fromkeys("transformers.TrainingArguments transformers.Seq2SeqTrainingArguments".split(), 0),
     **dict.fromkeys("joblib.dump torch.save shutil.copy shutil.copyfile shutil.copytree shutil.move".split(), 1),
 }
-"""Functions that know local paths only, and which of their arguments is the path."""
-_KEYWORDS = ("file", "name", "path", "filename", "fname", "f", "dst", "filepath_or_buffer", "io", "path_or_buf", "fp")
+"""Functions that write to a path of the machine, and which of their arguments it is."""
+_METHODS = frozenset({"save_model", "save_pretrained"})
+"""Methods of XGBoost, LightGBM, CatBoost and Transformers that write to a path of the machine, their first argument."""
+_KEYWORDS = (
+    "file", "name", "path", "filename", "fname", "f", "dst", "filepath_or_buffer", "io", "path_or_buf", "fp", "output_dir",
+    "save_directory",
+)  # fmt: skip
 _LOCAL_READERS = frozenset(
     """
     open io.open numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap torch.load torch.jit.load
@@ -35,18 +54,105 @@ _BUCKET = "gs://"
 _NAMESPACES = re.compile(r"(?:\w+\.)*(?:args|opts?|options|flags|config|cfg|params|hparams|arguments)", re.IGNORECASE)
 """What a trainer calls the object that holds its flags."""
 _DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml", "requirements.txt")
-
 _MAX_DEPTH = 8
+_MAX_CASES = 16
+
+Case = tuple[PathOrigin, ...]
+"""What a path may begin with in one case, such as one call of the function that it is handed to: each of these is possible."""
 
 
-def local_writes(code: Code) -> Iterator[SourcePlace]:
-    """Yield calls of the functions in `_LOCAL` with the value of an `AIP_…` variable, which is a gs:// path."""
+def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
+    """Yield calls of functions that know paths of the machine only, or need a library for others, with what the path begins with."""
+    # A trainer that names gs:// may map such a path before it opens it: then only what is plain beside the call is certain.
+    plain = _looks_at_schemes(code)
+    origins = _Origins(code, set() if plain else {flag.dest for flag in flags}, follows=not plain)
     for call in code.calls:
-        name = full_name(call.node.func, call.module)
-        if name in _LOCAL and not _shadowed(call) and not _for_local_paths(call):
-            paths = _given_paths(call.node, _LOCAL[name])
-            if any(variable(_beginning(path, call.scope)) for path in paths):
-                yield SourcePlace(call.module.file, call.node.lineno, f"{name}()")
+        function = full_name(call.node.func, call.module)
+        method = last_name(call.node.func) if isinstance(call.node.func, ast.Attribute) else ""
+        of_object = method in _METHODS and dotted(call.node.func).partition(".")[0] not in call.module.aliases
+        reads = function in _LOCAL_READERS or function in _PANDAS
+        known = of_object or ((reads or function in _WRITERS) and not _shadowed(call))
+        if not known or _for_local_paths(call):
+            continue
+        seen = set[Case]()
+        for path in _given_paths(call.node, _WRITERS.get(function, 0)):
+            for case in origins.cases(path, call.scope, call.module):
+                if case not in seen:
+                    seen.add(case)
+                    writes = not reads or (function in _WRITERS and (_writes(call) or all(o.is_variable for o in case)))
+                    name = method if of_object else function
+                    place = call.module.file, call.node.lineno
+                    yield PathUse(name, case, writes, function in _PANDAS, *place)
+
+
+def _writes(call: SourceCall) -> bool:
+    """Whether a call of `open` names a mode that writes."""
+    mode = call.keywords.get("mode") or (call.node.args[1] if len(call.node.args) > 1 else None)
+    return bool(set(plain_text(mode) or "") & set("wax+"))
+
+
+class _Origins:
+    """Follows a path to what it begins with.
+
+    Args:
+        code: The trainer.
+        flags: The attributes of its flags.
+        follows: Whether it is followed through the parameters of functions, too.
+    """
+
+    def __init__(self, code: Code, flags: set[str], *, follows: bool) -> None:
+        self.code, self.flags, self.follows = code, flags, follows
+
+    def cases(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> list[Case]:
+        """Return the cases of a path; none where one of them is not plain."""
+        if node is None or depth > _MAX_DEPTH:
+            return []
+        texts = self.code.texts(node, scope, module)
+        if texts is not None:
+            return [tuple(PathOrigin(text) for text in texts)]
+        if name := variable(node):
+            return [(PathOrigin(name),)]
+        if isinstance(node, ast.Constant):
+            return [(PathOrigin(node.value),)] if isinstance(node.value, str) else []
+        if isinstance(node, ast.Name):
+            return self._name(node.id, scope, module, depth + 1)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, scope, module, depth + 1)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            return self._any([(value, scope) for value in node.values], module, depth + 1)
+        if isinstance(node, ast.IfExp):
+            return self._any([(node.body, scope), (node.orelse, scope)], module, depth + 1)
+        return self.cases(_beginning(node), scope, module, depth + 1)
+
+    def _any(self, options: list[tuple[ast.expr | None, Scope]], module: Module, depth: int) -> list[Case]:
+        """Return the one case in which each of the expressions is possible."""
+        found = [self.cases(option, scope, module, depth) for option, scope in options]
+        if not all(found):
+            return []
+        return [tuple(dict.fromkeys(origin for cases in found for case in cases for origin in case))]
+
+    def _name(self, name: str, scope: Scope, module: Module, depth: int) -> list[Case]:
+        for level in scope.levels():
+            node = level.node
+            if isinstance(node, FUNCTIONS) and name in parameter_names(node):
+                if name in level.names or not self.follows:
+                    return []
+                handed = self.code.handed(node, name, level, module) or []
+                return [case for one in handed[:_MAX_CASES] for case in self.cases(*one, depth)]
+            if name in level.names and (level is scope or not isinstance(node, ast.ClassDef)):
+                return self._any([(value, level) for value in level.names[name]], module, depth)
+        return []
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, module: Module, depth: int) -> list[Case]:
+        owner = enclosing_class(scope) if dotted(node.value) in ("self", "cls") else None
+        if owner is not None:
+            values = owner.names.get(f"self.{node.attr}", []) + owner.names.get(node.attr, [])
+            return self._any([(one, written_in(one, owner)) for one in values], module, depth) if values else []
+        # `self.data_dir` may have the name of a flag and be something else: the object has to be that of the parsed flags
+        made = bound(node.value, scope)
+        parsed = isinstance(made, ast.Call) and last_name(made.func) == "parse_args"
+        is_flag = node.attr in self.flags and (parsed or _NAMESPACES.fullmatch(ast.unparse(node.value)))
+        return [(PathOrigin(flag=node.attr),)] if is_flag else []
 
 
 def _for_local_paths(call: SourceCall) -> bool:
@@ -98,65 +204,41 @@ def _shadowed(call: SourceCall) -> bool:
     return head not in call.module.aliases and any(head in level.names for level in call.scope.levels())
 
 
-def _beginning(node: ast.expr, scope: Scope, depth: int = 0) -> ast.expr:
-    """Return what a path expression begins with: `root` of `os.path.join(root, "x")`, `f"{root}/x"` and `root + "/x"`.
-
-    A name that is bound to one expression is that expression.
-    """
-    inner: ast.expr | None = None
+def _beginning(node: ast.expr) -> ast.expr | None:
+    """Return what a path expression begins with: `root` of `os.path.join(root, "x")`, `f"{root}/x"`, `root + "/x"` and `root.rstrip("/")`."""
     if isinstance(node, ast.JoinedStr) and node.values:
         first = node.values[0]
-        inner = first.value if isinstance(first, ast.FormattedValue) else first
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
-        inner = node.left
-    elif isinstance(node, ast.Call) and last_name(node.func) in {"join", "Path", "str"} and node.args:
-        inner = node.args[0]
-    elif isinstance(node, ast.Name):
-        inner = single_binding(node.id, scope)
-    return node if inner is None or depth > _MAX_DEPTH else _beginning(inner, scope, depth + 1)
+        return first.value if isinstance(first, ast.FormattedValue) else first
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
+        return node.left
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"rstrip", "strip"}:
+        return node.func.value
+    if isinstance(node, ast.Call) and last_name(node.func) in {"join", "Path", "str", "fspath"} and node.args:
+        return node.args[0]
+    return None
 
 
-def variable(node: ast.expr) -> str:
-    """Return the `AIP_…` variable that an expression looks up in the environment, "" for anything else."""
+def variable(node: ast.expr | None) -> str:
+    """Return the `AIP_…` variable that an expression looks up in the environment, "" for anything else.
+
+    An expression that takes something else only where the variable is not set counts, too.
+    """
     name: ast.expr | None = None
     if isinstance(node, ast.Subscript) and dotted(node.value).endswith("environ"):
         name = node.slice
     elif isinstance(node, ast.Call) and last_name(node.func) in {"getenv", "get"} and node.args:
         name = node.args[0]
+    elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return variable(node.values[0])
+    elif isinstance(node, ast.IfExp):
+        names = {part.value for part in ast.walk(node.test) if isinstance(part, ast.Constant)}
+        return found if (found := variable(node.body)) in names else ""
     return str(name.value) if isinstance(name, ast.Constant) and name.value in _VARIABLES else ""
-
-
-def reads(code: Code, flags: Iterable[Flag]) -> Iterator[PathRead]:
-    """Yield calls of the functions in `_LOCAL_READERS` or `_PANDAS` with a path that is plainly in a bucket, or that a flag gives."""
-    # A trainer that names gs:// may map such a path before it opens it: then only plain texts are certain.
-    names = set() if _looks_at_schemes(code) else {flag.dest for flag in flags}
-    for call in code.calls:
-        function = full_name(call.node.func, call.module)
-        if not (function in _LOCAL_READERS or function in _PANDAS) or _shadowed(call):
-            continue
-        for path in _given_paths(call.node, 0):
-            source, flag = _origin(path, call, code, names)
-            if flag or source.startswith(_BUCKET) or (source and function not in _LOCAL):
-                place = call.module.file, call.node.lineno
-                yield PathRead(function, source, flag, function in _PANDAS, *place)
 
 
 def _looks_at_schemes(code: Code) -> bool:
     """Whether the trainer tells paths in buckets from others by itself."""
-    return any(text in ("gs", "gs:", "gs:/", _BUCKET) for text, _, _ in code.texts_written)
-
-
-def _origin(path: ast.expr, call: SourceCall, code: Code, flags: set[str]) -> tuple[str, str]:
-    """Return the text that a path begins with or the `AIP_…` variable that holds it, and the flag it comes from."""
-    first = _beginning(path, call.scope)
-    texts = code.texts(first, call.scope, call.module)
-    if texts is not None:
-        # with a local path among the possible values the read may be of that one
-        return (texts[0] if all(text.startswith(_BUCKET) for text in texts) else ""), ""
-    # `self.data_dir` may have the name of a flag and be something else: the object has to be named like parsed flags
-    if isinstance(first, ast.Attribute) and first.attr in flags and _NAMESPACES.fullmatch(ast.unparse(first.value)):
-        return "", first.attr
-    return variable(first), ""
+    return any(text in ("gs", "gs:", "gs:/", _BUCKET, "/gcs", "/gcs/") for text, _, _ in code.texts_written)
 
 
 def mounts(code: Code) -> Iterator[SourcePlace]:

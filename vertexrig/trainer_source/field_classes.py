@@ -10,7 +10,7 @@ import ast
 
 from vertexrig.trainer_source.annotations import SourceField, base_names, class_fields
 from vertexrig.trainer_source.code import owned
-from vertexrig.trainer_source.flag_collector import Collector, constant, truth
+from vertexrig.trainer_source.flag_collector import Collector, constant, default_variable, truth
 from vertexrig.trainer_source.modules import Module, SourceCall, full_name, last_name
 from vertexrig.trainer_source.trainer_model import DYNAMIC, Flag
 
@@ -77,6 +77,7 @@ def _flag(found: Collector, field: SourceField) -> Flag:
         type=kind.type,
         required=field.required and not boolean,
         default=constant(found, field.default, call),
+        default_variable=default_variable(field.default, call),
         choices=kind.choices,
         # a bool takes a value and needs none
         action=DYNAMIC if boolean else "store",

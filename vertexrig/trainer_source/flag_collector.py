@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from vertexrig.trainer_source.bucket_paths import variable
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.modules import SourceCall, bound, full_name, last_name, plain_text
 from vertexrig.trainer_source.trainer_model import Flag, SourceProblem
@@ -52,6 +53,11 @@ def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str |
     values = found.code.values(node, call.scope, call.module)
     value = values[0] if values is not None and len(values) == 1 else None
     return value if isinstance(value, (str, int, float, bool)) else None
+
+
+def default_variable(node: ast.expr | None, call: SourceCall) -> str:
+    """Return the `AIP_…` variable that an expression, or the one that its name is bound to, looks up; "" for anything else."""
+    return variable(bound(node, call.scope)) if node is not None else ""
 
 
 def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:

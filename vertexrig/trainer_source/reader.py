@@ -20,7 +20,7 @@ from vertexrig.trainer_source import (
     tensorflow_usage,
     typer_flags,
 )
-from vertexrig.trainer_source.bucket_paths import local_writes, mounts, names_gcsfs, reads
+from vertexrig.trainer_source.bucket_paths import mounts, names_gcsfs, path_uses
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.defects import defects
 from vertexrig.trainer_source.flag_collector import Collector
@@ -121,8 +121,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         saves=tuple(saves(code)),
         torch=torch_use(code, flags.flags),
         mounts=tuple(mounts(code)),
-        local_writes=tuple(local_writes(code)),
-        reads=tuple(reads(code, flags.flags)),
+        path_uses=tuple(path_uses(code, flags.flags)),
         names_gcsfs=names_gcsfs(code, tree),
         watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),

@@ -53,6 +53,7 @@ class Flag:
         type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
         required: Whether the trainer stops when it is not given.
         default: The default if it is one plain constant, else None.
+        default_variable: The `AIP_…` variable that gives the default, empty if none does.
         choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
@@ -69,6 +70,7 @@ class Flag:
     type: str = "str"
     required: bool = False
     default: str | int | float | bool | None = None
+    default_variable: str = ""
     choices: tuple[str, ...] | None = None
     action: str = "store"
     nargs: str | None = None
@@ -200,21 +202,39 @@ class Save:
 
 
 @dataclass(frozen=True)
-class PathRead:
-    """One call that reads a path in a bucket, or one that a flag gives.
+class PathOrigin:
+    """What a path begins with.
 
     Args:
-        function: Its full name, such as `numpy.load`.
-        source: What the path begins with: text (`gs://bucket/data`), or the name of an `AIP_…` variable; empty for a flag.
-        flag: The attribute of the flag that gives the path, empty if none does.
+        source: Its text (`gs://bucket/data`), or the name of the `AIP_…` variable that holds it; empty for a flag.
+        flag: The attribute of the flag that gives it, empty if none does.
+    """
+
+    source: str = ""
+    flag: str = ""
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether an `AIP_…` variable holds it, which is a gs:// path."""
+        return self.source.startswith("AIP_")
+
+
+@dataclass(frozen=True)
+class PathUse:
+    """One call that takes a path for one of the machine, or reads one in a bucket by a library that it needs for that.
+
+    Args:
+        function: Its full name, such as `numpy.load`; of a method, the method's.
+        origins: What the path may begin with.
+        writes: Whether it writes there.
         by_gcsfs: Whether the function reads gs:// where gcsfs is installed; False: it never does.
         file: Where, relative to the trainer's folder.
         line: Its line, counted from 1.
     """
 
     function: str
-    source: str
-    flag: str
+    origins: tuple[PathOrigin, ...]
+    writes: bool
     by_gcsfs: bool
     file: str
     line: int
@@ -286,8 +306,7 @@ class TrainerSource:
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
         mounts: Texts that start gcsfuse.
-        local_writes: Calls that take a gs:// path for a local one, with the function as text.
-        reads: Calls that read a gs:// path, or a path that a flag gives, and cannot by themselves.
+        path_uses: Calls that take any path for one of the machine, or need a library for others.
         names_gcsfs: Whether the trainer imports or requires gcsfs.
         watches_memory: Whether the source names /dev/shm.
         tells_chief: Whether the source tells the chief from other workers.
@@ -322,8 +341,7 @@ class TrainerSource:
     saves: tuple[Save, ...] = ()
     torch: TorchUse = field(default_factory=TorchUse)
     mounts: tuple[SourcePlace, ...] = ()
-    local_writes: tuple[SourcePlace, ...] = ()
-    reads: tuple[PathRead, ...] = ()
+    path_uses: tuple[PathUse, ...] = ()
     names_gcsfs: bool = False
     watches_memory: bool = False
     tells_chief: bool = False

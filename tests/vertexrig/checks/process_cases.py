@@ -20,7 +20,16 @@ WORKERS = (
     "args = p.parse_args()\nloader = torch.utils.data.DataLoader([1], num_workers=args.workers)\n"
 )
 
+OUT = f"{ARGS}[0]"
+_PARSER = "import argparse, os, joblib\np = argparse.ArgumentParser()\np.add_argument('--out', default={})\na = p.parse_args()\n"
+WRITES = _PARSER.format("'out'") + "os.makedirs(a.out, exist_ok=True)\njoblib.dump({}, a.out + '/model.joblib')\n"
+BY_DEFAULT = _PARSER.format("os.environ['AIP_MODEL_DIR']") + "joblib.dump({}, os.path.join(a.out, 'model.joblib'))\n"
+MAPPED = WRITES.replace("os.makedirs", "a.out = a.out.replace('gs://', '/gcs/')\nos.makedirs")
+
 READING = (
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=/gcs/my-bucket/o"]}, OUT, WRITES),
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=gs://my-bucket/o"]}, OUT, WRITES, MAPPED),
+    Case("gs-path-opened", "job", {}, {ARGS: ["--out=/gcs/my-bucket/o"]}, PROGRAM, BY_DEFAULT),
     Case("gs-path-read", "job", {}, {}, PROGRAM, "x = open('gs://my-bucket/a')\n", "x = open('/gcs/my-bucket/a')\n"),
     Case("gs-path-read", "job", {ARGS: ["--data=gs://my-bucket/a.npy"]}, {ARGS: ["--data=/gcs/my-bucket/a.npy"]},
          f"{ARGS}[0]", FROM_FLAG),

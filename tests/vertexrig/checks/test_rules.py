@@ -14,7 +14,7 @@ from vertexrig import checks
 
 ELSEWHERE = {
     "image-lock", "image-python", "args-replace-cmd", "command-words", "trainer-unused",
-    "keras-3-saving", "workers-save-together", "gs-path-opened", "requirements",
+    "keras-3-saving", "workers-save-together", "requirements",
 }  # fmt: skip
 """Rules with cases of their own: those that need a Dockerfile, a built image or requirements in `tests/vertexrig/package`."""
 # By topic.

@@ -452,7 +452,22 @@ def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
         ("d = os.environ['AIP_MODEL_DIR']\nx = None if 'gs://' in d else open(d)", False),
         ("def f():\n  d = os.environ['AIP_MODEL_DIR']\n  if d.startswith('gs:'):\n    return\n  open(d)\nf()", False),
         ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  open(d + '/m')", True),
-        ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  print(d)\nopen(d + '/m')", True),
+        ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  print(d)\nopen(d + '/m', 'w')", True),
+        ("def save(out):\n  os.makedirs(out)\nsave(os.environ['AIP_MODEL_DIR'])", True),
+        ("def save(out):\n  out = '/tmp/m'\n  os.makedirs(out)\nsave(os.environ['AIP_MODEL_DIR'])", False),
+        (
+            "class A:\n  def __init__(self, d):\n    self.d = d\n    os.makedirs(self.d)\nA(os.environ['AIP_MODEL_DIR'])",
+            True,
+        ),
+        ("d = os.environ.get('AIP_MODEL_DIR') or 'model'\nos.makedirs(d)", True),
+        ("d = 'model' if os.name else os.environ['AIP_MODEL_DIR']\nos.makedirs(d)", False),
+        ("d = os.environ['AIP_MODEL_DIR'] if 'AIP_MODEL_DIR' in os.environ else 'm'\nos.makedirs(d)", True),
+        (
+            "import xgboost\nb = xgboost.Booster()\nb.save_model(os.path.join(os.environ['AIP_MODEL_DIR'], 'model.bst'))",
+            True,
+        ),
+        ("import keras\nkeras.saving.save_model(m, os.environ['AIP_MODEL_DIR'])", False),
+        ("os.makedirs(os.environ['AIP_MODEL_DIR'].rstrip('/'))", True),
     ],
 )
 def test_a_bucket_opened_as_a_folder_is_found(tmp_path: Path, code: str, found: bool) -> None:
