@@ -110,7 +110,7 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage(
         "storage.buckets.patch",
         "approximated",
-        "Settings are kept and shown; retention and holds are enforced, lifecycle, versioning and soft delete do nothing.",
+        "Settings are kept and shown; retention and holds are enforced, lifecycle and soft delete do nothing.",
     ),
     Coverage("storage.buckets.update", "approximated", "As patch."),
     Coverage("storage.buckets.delete", "served"),
@@ -125,12 +125,14 @@ STORAGE: tuple[Coverage, ...] = (
         "Simple, multipart and resumable; MD5 and CRC32C are checked. A name that cannot be a path is kept apart.",
     ),
     Coverage(
-        "storage.objects.get", "approximated", "Live generation only: an object that is overwritten or deleted is gone."
+        "storage.objects.get",
+        "served",
+        "With versioning, also noncurrent generations, except of a file that a trainer replaced in the bucket's folder.",
     ),
     Coverage(
         "storage.objects.list",
         "approximated",
-        "versions lists live generations alone; softDeleted is always empty.",
+        "softDeleted is always empty; a page of versions has all generations of its last object.",
     ),
     Coverage("storage.objects.patch", "served"),
     Coverage("storage.objects.update", "served"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from localvertex.jobs.metrics import MetricFile
+from localvertex.jobs.metrics import DIVERGED, MetricFile
 from localvertex.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.errors import VertexrigError
 from vertexrig.spec import states
@@ -201,8 +201,20 @@ class StudyRun:
         while self._ending is None and len(self._running) < self.parallel:
             self._start_next()
         if self._ending is not None and not self._running:
-            self.result = self._ending
+            self.result = self._without_values() or self._ending
         return self.result is not None
+
+    def _without_values(self) -> StudyResult | None:
+        """Return the failure of a study all of whose trials reported nan or infinite values (index id 53917530959, 2026-03-25)."""
+        trials = [trial.infeasible_reason for trial in self.engine.trials.values() if trial.state.ended]
+        failed = (
+            bool(trials)
+            and self._ending is not None
+            and self._ending.state == states.SUCCEEDED
+            and all(reason.startswith(DIVERGED) for reason in trials)
+        )
+        message = f"All {len(trials)} trials are infeasible. The last: {trials[-1]}" if failed else ""
+        return StudyResult(states.FAILED, message) if failed else None
 
     def _resume(self) -> None:
         """Take up trials that were running when the process before this one died."""

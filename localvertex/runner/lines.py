@@ -45,6 +45,7 @@ class Line:
             pip writes to stdout, and how a replica starts.
         stderr: The replica wrote it to stderr.
         ours: The local Vertex says it, and the service would not: it is in the log files, and not in Cloud Logging.
+        container: A container printed it, and not the executor of a package.
     """
 
     time: float
@@ -55,6 +56,7 @@ class Line:
     shown: bool = True
     stderr: bool = False
     ours: bool = False
+    container: bool = False
 
     @property
     def timestamp(self) -> str:
@@ -121,8 +123,8 @@ class Splitter:
                 payload = None
             if isinstance(payload, dict):
                 named = named_severity(payload) or self.severity
-                return Line(now, self.task, named, text, payload, stderr=self.stderr)
-        return Line(now, self.task, self.severity, text, stderr=self.stderr)
+                return Line(now, self.task, named, text, payload, stderr=self.stderr, container=not self._by_executor)
+        return Line(now, self.task, self.severity, text, stderr=self.stderr, container=not self._by_executor)
 
 
 def named_severity(payload: Mapping[str, Any]) -> str:

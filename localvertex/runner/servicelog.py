@@ -28,7 +28,11 @@ TASK_COMPLETED = "Task completed. Exit code (0). Exit reason (SUCCEEDED)"
 TEARING_DOWN = "Tearing down training program."  # seen where the job succeeded
 TORN_DOWN = "Finished tearing down training program."
 SUCCEEDED, FAILED = "Job completed successfully.", "Job failed."
-CANCELLED = "Job cancelled."  # no recording shows the service's words
+CANCELLED = "Job cancelled."
+JOB_STATES = {
+    BEFORE[0]: "QUEUED", BEFORE[-1]: "PREPARING", RUNNING: "RUNNING", SUCCEEDED: "SUCCEEDED", CANCELLED: "CANCELLED", FAILED: "FAILED",
+}  # fmt: skip
+"""The state that the entries of some lines have as a label (logs of 2026-02-19, index ids 52609974428 and 52481721796; FAILED is inferred)."""
 
 # The characters that Gson escapes by default (htmlSafe).
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "=<>&'"}

@@ -24,6 +24,7 @@ from localvertex.services.metadata import MetadataStores
 from localvertex.services.router import PACKAGE, Done, Method, location_of, precondition
 from vertexrig import times
 from vertexrig.errors import VertexrigError
+from vertexrig.spec.api_names import camel_keys
 
 SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"
@@ -114,7 +115,9 @@ class Datasets:
         schema = _SCHEMA.search(str(fields["metadataSchemaUri"]))
         kind, label = (schema[1], _LABELS.get(schema[1])) if schema else ("", None)
         metadata = fields.get("metadata") or {}
-        if kind != "tabular":  # a table stays where it is (training-data-analyst, lab_exercise.ipynb, 2021-12-07)
+        if kind == "tabular":  # which are shown so whatever case they were sent in (googleCloudVertexAIR, 2024-07-08)
+            metadata = camel_keys(metadata)
+        else:  # a table stays where it is (training-data-analyst, lab_exercise.ipynb, 2021-12-07)
             bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
             self.make_bucket(bucket)
             metadata = {"gcsBucket": bucket, **metadata}
@@ -208,11 +211,9 @@ class Datasets:
 
 
 def _sources(dataset: Mapping[str, Any]) -> list[str]:
-    """Return the URIs of a tabular dataset's `inputConfig.gcsSource`, which clients write in either case."""
-    metadata = dataset.get("metadata") or {}
-    config = metadata.get("inputConfig") or metadata.get("input_config") or {}
-    source = config.get("gcsSource") or config.get("gcs_source") or {}
-    uris = source.get("uri") or []
+    """Return the URIs of a tabular dataset's `inputConfig.gcsSource`."""
+    config = camel_keys(dataset.get("metadata") or {}).get("inputConfig") or {}
+    uris = (config.get("gcsSource") or {}).get("uri") or []
     uris = [uris] if isinstance(uris, str) else list(uris)
     if not uris:
         raise invalid(f"{dataset['name']} has no source in Cloud Storage (metadata.input_config.gcs_source.uri).")

@@ -19,6 +19,7 @@ from localvertex.services.logging_query import bounds, matching
 from localvertex.services.router import canonical
 from localvertex.sqlite import Database
 from vertexrig import times
+from vertexrig.spec import messages
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -48,17 +49,19 @@ _BATCH = 500
 
 
 def _payload(line: Line, text: str) -> Json:
-    """Return a line as a payload: the service's own as text, a replica's as data (a public incident's entries, 2026-08)."""
+    """Return a line as a payload: of the service and of a container as text, of a package's executor as data.
+
+    Sources: a whole log of a container's job, 2026-02-19 (index id 52609974428); a public incident's entries, 2026-08
+    """
     if line.task == SERVICE:
         return {"textPayload": text}
     if line.payload is not None:
         return _structured(line.payload)
-    level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
-    if (
-        not text and line.severity == "DEFAULT"
-    ):  # of a container alone: as its runtime writes it (MiningMassiveData's training_log.txt, 2026-05-25)
+    if not line.container:
+        return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": line.severity, "message": text}}
+    if not text:  # as its runtime writes it (MiningMassiveData's training_log.txt, 2026-05-25)
         text = f"{times.rfc3339_ns(_ns(line.time))} {'stderr' if line.stderr else 'stdout'} F"
-    return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
+    return {"textPayload": text.strip()}
 
 
 def _ns(seconds: float) -> int:
@@ -66,9 +69,21 @@ def _ns(seconds: float) -> int:
 
 
 @lru_cache(1000)
-def _machine_labels(job: str, task: str, *, trial: bool) -> Json:
-    """Return the labels of a replica's entries (cortex-data-foundation issue 42, 2023-11); a trial's own are not known."""
+def _machine_labels(job: str, task: str, *, trial: bool, container: bool) -> Json:
+    """Return the labels of a replica's entries; a trial's own are not known.
+
+    Sources: of a container's, a whole log of 2026-02-19 (index id 52609974428); of a package's, cortex-data-foundation issue
+    42, 2023-11.
+    """
     token = hashlib.sha256(f"{job}/{task}".encode()).hexdigest()
+    if container:
+        return {
+            "compute.googleapis.com/resource_id": str(10**18 + int(token[:14], 16)),
+            "compute.googleapis.com/resource_name": f"gk3-cml-{token[:4]}-{token[4:10]}-{token[10:14]}-nap-{token[14:22]}-{token[22:30]}-{token[30:34]}",
+            "log.file.name": "0.log",
+            "ml.googleapis.com/job_id": job.rpartition("/")[2],
+            "ml.googleapis.com/task_name": task,
+        }
     labels = {
         "compute.googleapis.com/resource_id": str(10**18 + int(token[:14], 16)),
         "compute.googleapis.com/resource_name": f"gke-cml-{token[:6]}-{token[6:14]}-{token[14:18]}",
@@ -113,6 +128,13 @@ def _timed(payload: Json) -> Json:
     for key in keys:
         del payload[key]
     return {"timestamp": when}
+
+
+@lru_cache(1)
+def _names() -> list[str]:
+    """Return the names of an entry's fields in their order in answers, which is that of their numbers (index id 8233314902)."""
+    fields = messages.message_class("google.logging.v2.LogEntry").DESCRIPTOR.fields
+    return [field.json_name for field in sorted(fields, key=lambda field: field.number)]
 
 
 def _new_id(now: int, number: int) -> str:
@@ -161,18 +183,18 @@ class LogStore:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
         text = line.text.encode("utf-8", errors="replace").decode()
         job_id, payload = job.rpartition("/")[2], _payload(line, text)
-        log = line.task
+        log, owner = line.task, job.split("/")[1] if line.container else self.project
         if line.task == SERVICE:  # in a log of the job (cortex-data-foundation issue 42, 2023-11; index id 13085934863)
             log, labels = f"ml.googleapis.com/{job_id}", {"ml.googleapis.com/endpoint": ""}
-            if text == servicelog.BEFORE[0]:
-                labels["ml.googleapis.com/job_state"] = "QUEUED"
+            if state := servicelog.JOB_STATES.get(text):
+                labels["ml.googleapis.com/job_state"] = state
         else:
-            labels = _machine_labels(job, line.task, trial=trial)
+            labels = _machine_labels(job, line.task, trial=trial, container=line.container)
         return {
             "logName": f"projects/{self.project}/logs/{quote(log, safe='')}",
             "resource": {
                 "type": "ml_job",
-                "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
+                "labels": {"job_id": job_id, "project_id": owner, "task_name": line.task},
             },
             **({"severity": line.severity} if line.severity != "DEFAULT" else {}),  # the 0 of the enum is not shown
             **payload,
@@ -201,7 +223,7 @@ class LogStore:
             "timestamp": times.rfc3339_ns(when, shortest=shortest),
             "receiveTimestamp": times.rfc3339_ns(now),
         }
-        text = json.dumps(full)
+        text = json.dumps({name: full[name] for name in _names() if name in full} | full)
         connection.execute(
             "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
         )

@@ -35,8 +35,10 @@ FIELDS = frozenset(
 )
 """Fields of the answers of Cloud Storage, of which `fields` may name some (reference of the JSON API, read 2026-11-27)."""
 
-_TAG = re.compile(rb'\A\{"kind":"storage#(?:object|bucket)",[^{}]*?"etag":"([^"]*)"')
-"""The tag of a single object or bucket: it stands before any nested value."""
+_TAG = re.compile(
+    rb'\A\{"kind":"storage#(?:(?:object|bucket)",[^{}]*?"etag":"([^"]*)"|policy",.*"etag":"([^"]*)"\}\Z)', re.DOTALL
+)
+"""The tag of a single object or bucket, which stands before any nested value, or of a policy, which ends with it."""
 
 
 _UNSERVED = re.compile(
@@ -100,7 +102,7 @@ class JsonApi(Api):
             return Response(message, response.status_code, headers, media_type="text/html; charset=UTF-8")
         tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
         if tag:  # whether or not `fields` names it
-            response.headers["etag"] = tag[1].decode()
+            response.headers["etag"] = (tag[1] or tag[2]).decode()
         fields = field_tree(request.query_params.get("fields", ""))
         if not fields or response.status_code != 200:
             return response

@@ -371,6 +371,7 @@ class StorageApi:
             start=asked.get("startOffset", ""),
             end=asked.get("endOffset", ""),
             trailing=query_bool(request, "includeTrailingDelimiter"),
+            versions=query_bool(request, "versions"),
             matching=glob(asked["matchGlob"]) if asked.get("matchGlob") else None,
         )
         # Nothing is deleted softly here.
@@ -439,8 +440,6 @@ class StorageApi:
             conditions(request, source=True),
             whole_number(request.query_params, "sourceGeneration"),
         )
-        if meta is not None and "contentType" not in meta and "contentType" in source.meta:
-            meta["contentType"] = source.meta["contentType"]
         return await in_thread(self.store.copy, source, *target, meta, conditions(request))
 
     async def copy_object(self, request: Request, values: Values) -> Response:

@@ -126,10 +126,11 @@ def download_headers(found: Object) -> dict[str, str]:
     ):
         if found.meta.get(field):
             headers[header] = found.meta[field]
-    return {key: _latin(value) for key, value in headers.items()}
+    return {key: latin(value) for key, value in headers.items()}
 
 
-def _latin(value: str) -> str:
+def latin(value: str) -> str:
+    """Return a header's value, quoted where Latin-1 cannot hold it."""
     try:
         value.encode("latin-1")
     except UnicodeEncodeError:

@@ -2,6 +2,7 @@
 
 `<root>/gs/<bucket>/<object>` holds every object whose name can be a path, so that people and trainers can read and
 write it as a file. The few others (`a//b`, `a/`, or `a` beside `a/b`) lie under `<root>/storage/odd`, named by a hash.
+Noncurrent generations lie under `<root>/storage/noncurrent/<bucket>`, named by their numbers.
 Symbolic links are never followed: nothing outside the folder can be read or written through it.
 """
 
@@ -13,6 +14,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -37,6 +39,7 @@ class Files:
         self.buckets = root / "gs"
         self.state = root / "storage"
         self.odd = self.state / "odd"
+        self.noncurrent = self.state / "noncurrent"
         self.scratch = self.state / "tmp"
         for folder in (self.buckets, self.odd, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
@@ -90,6 +93,27 @@ class Files:
     def path(self, bucket: str, name: str, odd: bool) -> Path | None:
         """Return the path of an object's bytes, given how it was stored."""
         return odd_path(self.state, bucket, name) if odd else self.plain_path(bucket, name)
+
+    def kept(self, bucket: str, generation: int) -> Path:
+        """Return the path of a noncurrent generation's bytes: its number is no other's."""
+        return self.noncurrent / bucket / str(generation)
+
+    def keep(self, bucket: str, name: str, generation: int, *, odd: bool) -> Stamp | None:
+        """Keep the bytes of an object that is about to be replaced or removed; None if its file has just gone."""
+        path, target = self.path(bucket, name, odd), self.kept(bucket, generation)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path or "", target, follow_symlinks=False)
+        except OSError:
+            return None
+        return stamp_of(os.lstat(target))
+
+    def drop_kept(self, bucket: str, generation: int | None = None) -> None:
+        """Remove the bytes of one noncurrent generation, or of all of a bucket."""
+        if generation is None:
+            shutil.rmtree(self.noncurrent / bucket, ignore_errors=True)
+        else:
+            self.kept(bucket, generation).unlink(missing_ok=True)
 
     def stamp(self, bucket: str, name: str, *, odd: bool) -> Stamp | None:
         """Return the stamp of the file an object is stored in, or None when there is no such regular file."""

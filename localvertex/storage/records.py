@@ -24,6 +24,12 @@ CREATE TABLE IF NOT EXISTS objects (
   md5 TEXT, crc32c TEXT, components INTEGER, created INTEGER NOT NULL, updated INTEGER NOT NULL, meta TEXT NOT NULL,
   PRIMARY KEY (bucket, name)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS noncurrent (
+  bucket TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
+  size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, odd INTEGER NOT NULL,
+  md5 TEXT, crc32c TEXT, components INTEGER, created INTEGER NOT NULL, updated INTEGER NOT NULL, meta TEXT NOT NULL,
+  deleted INTEGER NOT NULL, PRIMARY KEY (bucket, name, generation)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL, conditions TEXT NOT NULL,
   received INTEGER NOT NULL, generation INTEGER
@@ -40,7 +46,8 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
         # A clock that was set back must not give a generation a second time.
-        last = self.database.row("SELECT max(generation) FROM objects")
+        both = "SELECT max(generation) AS last FROM objects UNION SELECT max(deleted) FROM noncurrent"
+        last = self.database.row(f"SELECT max(last) FROM ({both})")
         self._last = int(last[0] or 0) if last else 0
 
     def tick(self) -> int:
@@ -78,6 +85,7 @@ class Records:
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
             connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
+            connection.execute("DELETE FROM noncurrent WHERE bucket = ?", (name,))
             # An upload must not end in another bucket that later gets this name.
             connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
             connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
@@ -103,14 +111,26 @@ class Records:
             found |= {row["name"]: _object(row) for row in self.database.rows(sql, bucket, *some)}
         return found
 
+    def generation(self, bucket: str, name: str, generation: int) -> Object | None:
+        """Return the record of a noncurrent generation."""
+        sql = "SELECT * FROM noncurrent WHERE bucket = ? AND name = ? AND generation = ?"
+        row = self.database.row(sql, bucket, name, generation)
+        return None if row is None else _object(row)
+
+    def noncurrent(self, bucket: str, prefix: str = "", after: str = "") -> list[Object]:
+        """Return the noncurrent generations of a bucket's objects, the oldest of each first; see `names` for the others."""
+        sql = "SELECT * FROM noncurrent WHERE bucket = ? AND name >= ? AND name <= ? ORDER BY name, generation"
+        rows = self.database.rows(sql, bucket, max(prefix, after), prefix + "\U0010ffff" * 4)
+        return [_object(row) for row in rows if row["name"].startswith(prefix) and row["name"] > after]
+
     def save_object(self, o: Object) -> Object:
-        """Insert or replace an object's record."""
-        values = (o.bucket, o.name, o.generation, o.metageneration, *o.stamp, o.odd, o.md5, o.crc32c, o.components)
+        """Insert or replace the record of an object, or of a noncurrent generation."""
+        values: list[object] = [o.bucket, o.name, o.generation, o.metageneration, *o.stamp, o.odd, o.md5, o.crc32c]
+        values += [o.components, o.created, o.updated, json.dumps(o.meta)]
+        table = "objects" if o.deleted is None else "noncurrent"
+        values += [] if o.deleted is None else [o.deleted]
         with self.database.transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, o.created, o.updated, json.dumps(o.meta)),
-            )
+            connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values)
         return o
 
     def save_digests(self, o: Object, md5: str | None, crc32c: str) -> Object:
@@ -123,9 +143,15 @@ class Records:
         return replace(o, md5=md5, crc32c=crc32c)
 
     def drop_object(self, bucket: str, name: str) -> None:
-        """Forget an object."""
+        """Forget an object; its noncurrent generations stay."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name))
+
+    def drop_generation(self, o: Object) -> None:
+        """Forget a noncurrent generation."""
+        with self.database.transaction() as connection:
+            sql = "DELETE FROM noncurrent WHERE bucket = ? AND name = ? AND generation = ?"
+            connection.execute(sql, (o.bucket, o.name, o.generation))
 
     def upload(self, upload_id: str) -> Upload | None:
         """Return a resumable upload's record."""

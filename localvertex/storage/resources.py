@@ -19,7 +19,7 @@ from vertexrig import times
 
 PROJECT_NUMBER = "123456789012"
 """The project number that the local Vertex answers with."""
-PROJECT_PRIVATE = [
+PROJECT_PRIVATE: list[Json] = [
     {
         "entity": f"project-{team}-{PROJECT_NUMBER}",
         "role": role,
@@ -200,21 +200,63 @@ _ADDRESS = re.compile(r"(?:user|serviceAccount|group|domain):.+")
 _PUBLIC = {"allUsers", "allAuthenticatedUsers"}
 
 
+_LEGACY = {role: f"roles/storage.legacyBucket{role.capitalize()}" for role in ("OWNER", "WRITER", "READER")}
+"""The role of an IAM policy that each role of a bucket's access control list is (https://cloud.google.com/storage/docs/access-control/iam)."""
+_TEAMS = {"projectOwner": "owners", "projectEditor": "editors", "projectViewer": "viewers"}
+
+
 def legacy_bindings(meta: Json) -> list[Json]:
-    """Return the bindings of a bucket's policy that nobody has set: two, and four with uniform access."""
+    """Return the bindings of a bucket's policy that nobody has set: those of its access control list, or four with uniform access."""
     project = meta.get(PROJECT, PROJECT_NUMBER)
-    owners, viewers = [f"projectEditor:{project}", f"projectOwner:{project}"], [f"projectViewer:{project}"]
-    return [
-        {"role": f"roles/storage.legacy{kind}{whose}", "members": members}
-        for kind in (("Bucket", "Object") if is_uniform(meta) else ("Bucket",))
-        for whose, members in (("Owner", owners), ("Reader", viewers))
-    ]
+    if is_uniform(meta):
+        owners, viewers = [f"projectEditor:{project}", f"projectOwner:{project}"], [f"projectViewer:{project}"]
+        return [
+            {"role": f"roles/storage.legacy{kind}{whose}", "members": members}
+            for kind in ("Bucket", "Object")
+            for whose, members in (("Owner", owners), ("Reader", viewers))
+        ]
+    members: dict[str, list[str]] = {role: [] for role in _LEGACY}
+    for one in meta.get("acl", PROJECT_PRIVATE):
+        members[one["role"]].append(_member(one, project))
+    return [{"role": _LEGACY[role], "members": sorted(found)} for role, found in members.items() if found]
+
+
+def _member(entry: Json, project: str) -> str:
+    """Return the member of an IAM policy that an entry of an access control list names."""
+    team = (entry.get("projectTeam") or {}).get("team")
+    if team:
+        return f"{next(kind for kind, name in _TEAMS.items() if name == team)}:{project}"
+    kind, _, named = entry["entity"].partition("-")
+    return f"{'serviceAccount' if named.endswith('.gserviceaccount.com') else kind}:{named}" if named else str(kind)
+
+
+def legacy_entries(bindings: Sequence[Json]) -> list[Json]:
+    """Return the access control list of a bucket with such a policy (cloud-custodian's recording of 2026-02-27)."""
+    entries: dict[str, Json] = {}
+    for role, name in _LEGACY.items():  # of several roles of a member the first counts
+        for member in (one for binding in bindings if binding["role"] == name for one in binding["members"]):
+            kind, _, named = member.partition(":")
+            known = [one for one in PROJECT_PRIVATE if one["projectTeam"]["team"] == _TEAMS.get(kind)]
+            entity = f"{'user' if kind == 'serviceAccount' else kind}-{named}" if named else kind
+            entry = {**known[0], "role": role} if known else acl_rule(entity, role)
+            entries.setdefault(entry["entity"], entry)
+    return sorted(entries.values(), key=lambda entry: "projectTeam" not in entry)
+
+
+def with_list(bindings: Sequence[Json], meta: Json) -> list[Json]:
+    """Return the bindings of a policy that was set, with what the bucket's access control list says by now."""
+    if is_uniform(meta):
+        return list(bindings)
+    listed = {one["role"]: one for one in legacy_bindings(meta)}
+    kept = [listed.pop(one["role"], None) if one["role"] in _LEGACY.values() else one for one in bindings]
+    return [*listed.values(), *filter(None, kept)]
 
 
 def stored_bindings(bindings: Sequence[Json]) -> list[Json]:
     """Return an IAM policy's bindings as the service keeps them (zig-gcp's recording of 2026-10-01).
 
-    One without members is dropped, addresses are in lower case, and bindings of one role without conditions are one.
+    One without members is dropped, addresses are in lower case, bindings of one role without conditions are one, and
+    members are sorted (cloud-custodian's recording of 2026-02-27).
     """
     kept: list[Json] = []
     for binding in bindings:
@@ -226,9 +268,9 @@ def stored_bindings(bindings: Sequence[Json]) -> list[Json]:
             if one["role"] == binding["role"] and not (one.keys() | binding.keys()) - {"role", "members"}
         ]
         if same:
-            same[0]["members"] = list(dict.fromkeys([*same[0]["members"], *members]))
+            same[0]["members"] = sorted({*same[0]["members"], *members})
         elif members:
-            kept.append({**binding, "members": list(dict.fromkeys(members))})
+            kept.append({**binding, "members": sorted(set(members))})
     return kept
 
 
@@ -376,6 +418,8 @@ def object_resource(o: Object, base: str) -> Json:
         resource["md5Hash"] = o.md5
     if o.components is not None:
         resource["componentCount"] = o.components
+    if o.deleted is not None:
+        resource["timeDeleted"] = time_text(o.deleted)
     return _ordered(resource, _OBJECT_ORDER)
 
 

@@ -44,6 +44,7 @@ class Query:
     start: str = ""
     end: str = ""
     trailing: bool = False
+    versions: bool = False
     matching: re.Pattern[str] | None = None
 
 
@@ -100,7 +101,7 @@ class ObjectStore:
             # Settings that are refused leave no folder, which would be a bucket.
             bucket = Bucket(name, 1, now, now, resources.settled(name, meta or {}, {}, now))
             self.files.bucket(name).mkdir()
-            self.records.drop_bucket(name)
+            self._drop_bucket(name)
             self.records.save_bucket(bucket)
         return bucket
 
@@ -154,13 +155,18 @@ class ObjectStore:
         """Delete an empty bucket; 409 if it holds objects."""
         with self.records.database.transaction():
             self.bucket(name, conditions)
-            if self.list(name, Query(limit=1)).items:
+            if self.list(name, Query(limit=1, versions=True)).items:
                 raise ApiError(409, "The bucket you tried to delete is not empty.")
             remove_empty(self.files.bucket(name))
             if self.files.has_bucket(name):
                 reason = "The bucket's folder holds something that is not an object, such as a symbolic link."
                 raise ApiError(409, reason)
-            self.records.drop_bucket(name)
+            self._drop_bucket(name)
+
+    def _drop_bucket(self, name: str) -> None:
+        """Forget a bucket, and remove its noncurrent generations."""
+        self.files.drop_kept(name)
+        self.records.drop_bucket(name)
 
     def clear(self) -> None:
         """Remove all buckets with their objects."""
@@ -169,7 +175,7 @@ class ObjectStore:
                 # The folder alone where it is a link of the user's.
                 folder = self.files.bucket(name)
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
-                self.records.drop_bucket(name)
+                self._drop_bucket(name)
             self._missed.clear()
 
     def policy(self, name: str) -> Json:
@@ -177,9 +183,13 @@ class ObjectStore:
         with self.records.database.transaction():
             bucket = self.bucket(name)
             number, policy = self.records.policy(name)
-        kept = policy if number else {"bindings": resources.legacy_bindings(bucket.meta)}
+        bindings = (
+            resources.with_list(policy["bindings"], bucket.meta) if number else resources.legacy_bindings(bucket.meta)
+        )
+        # Whatever version was sent (the answer to gcloud's 3, of a policy without conditions, is 1).
+        version = 3 if any("condition" in one for one in bindings) else 1
         whose = {"resourceId": f"projects/_/buckets/{name}"}
-        return {**whose, "version": 1, "bindings": [], **kept, "etag": resources.etag(bucket.metageneration)}
+        return {**whose, "version": version, "bindings": bindings, "etag": resources.etag(bucket.metageneration)}
 
     def set_policy(self, name: str, policy: Json) -> Json:
         """Keep another IAM policy of a bucket; 412 if the bucket changed since the policy that `etag` names was read."""
@@ -197,9 +207,15 @@ class ObjectStore:
                 if policy["etag"] != known["etag"]:
                     raise ApiError(412, MESSAGE)
             resources.check_public(bucket.meta, [one for binding in bindings for one in binding.get("members", [])])
-            version = {"version": policy["version"]} if policy.get("version") else {}
-            self.records.save_policy(name, {**version, "bindings": resources.stored_bindings(bindings)})
-            changed = replace(bucket, metageneration=bucket.metageneration + 1, updated=self.records.tick())
+            bindings = resources.stored_bindings(bindings)
+            self.records.save_policy(name, {"bindings": bindings})
+            listed = {} if resources.is_uniform(bucket.meta) else {"acl": resources.legacy_entries(bindings)}
+            changed = replace(
+                bucket,
+                metageneration=bucket.metageneration + 1,
+                updated=self.records.tick(),
+                meta={**bucket.meta, **listed},
+            )
             self.records.save_bucket(changed)
             return self.policy(name)
 
@@ -267,10 +283,12 @@ class ObjectStore:
         conditions: Conditions = ANY,
         generation: int | None = None,
     ) -> Object:
-        """Return the live object; 404 if there is none, or not of `generation`."""
+        """Return the live object, or the one of `generation`; 404 if there is none."""
         self.bucket(bucket)
         found = self.find(bucket, name)
-        if found is None or generation not in (None, found.generation):
+        if generation is not None and (found is None or found.generation != generation):
+            found = self.records.generation(bucket, name, generation)
+        if found is None:
             raise not_found(f"No such object: {bucket}/{name}")
         conditions.check(found.generation, found.metageneration)
         return found
@@ -293,7 +311,8 @@ class ObjectStore:
         """
         # A trainer that rewrites its file all the time must not hold a request for ever.
         for _ in range(5):
-            path = self.files.path(o.bucket, o.name, o.odd)
+            noncurrent = o.deleted is not None
+            path = self.files.kept(o.bucket, o.generation) if noncurrent else self.files.path(o.bucket, o.name, o.odd)
             try:  # O_NONBLOCK: opening a named pipe would wait for a writer
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) if path else -1
             except OSError:
@@ -303,7 +322,7 @@ class ObjectStore:
                 if stat.S_ISREG(status.st_mode) and stamp_of(status) == o.stamp:
                     return o, descriptor
                 os.close(descriptor)
-            o = self.get(o.bucket, o.name)
+            o = self.get(o.bucket, o.name, generation=o.generation if noncurrent else None)
         raise ApiError(503, f"The file of {o.bucket}/{o.name} keeps changing; repeat the request.")
 
     def put(
@@ -344,13 +363,15 @@ class ObjectStore:
                 conditions.check(old.generation if old else None, old.metageneration if old else None)
                 if old is not None:
                     _check_free(old, settings)
+                now = self.records.tick()
+                if old is not None and is_versioned(settings):
+                    self._keep(old, now)
                 # In the transaction, though a file cannot be rolled back: one without a record is found as a new
                 # object.
                 odd = self.files.put(bucket, name, source)
                 # The same name may become a path or stop being one, as `a` does beside `a/b`.
                 if old is not None and old.odd != odd:
                     self.files.remove(bucket, name, odd=old.odd)
-                now = self.records.tick()
                 sums = (None if components else md5, crc32c, components)
                 entries = (meta or {}).get("acl", [])
                 if entries and resources.is_uniform(settings):
@@ -360,6 +381,13 @@ class ObjectStore:
                 return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta))
         finally:
             source.unlink(missing_ok=True)
+
+    def _keep(self, live: Object, now: int) -> None:
+        """Keep an object that is about to be replaced or deleted as a noncurrent generation. Called in a transaction."""
+        live = self.digested(live)
+        stamp = self.files.keep(live.bucket, live.name, live.generation, odd=live.odd)
+        if stamp is not None:
+            self.records.save_object(replace(live, stamp=stamp, deleted=now))
 
     def change(
         self,
@@ -386,10 +414,16 @@ class ObjectStore:
             return self.records.save_object(new)
 
     def delete(self, bucket: str, name: str, conditions: Conditions = ANY, generation: int | None = None) -> None:
-        """Delete the live object; 404 if there is none."""
+        """Delete the live object, which stays as a noncurrent generation in a bucket with versioning, or the one of `generation`; 404 if there is none."""
         with self.records.database.transaction():
-            old = self.get(bucket, name, conditions, generation)
-            _check_free(old, self.bucket(bucket).meta)
+            old, settings = self.get(bucket, name, conditions, generation), self.bucket(bucket).meta
+            _check_free(old, settings)
+            if old.deleted is not None:
+                self.files.drop_kept(bucket, old.generation)
+                self.records.drop_generation(old)
+                return
+            if generation is None and is_versioned(settings):
+                self._keep(old, self.records.tick())
             self.files.remove(bucket, name, odd=old.odd)
             self.records.drop_object(bucket, name)
 
@@ -452,11 +486,19 @@ class ObjectStore:
             }
             for gone in recorded.keys() - names:
                 self.records.drop_object(bucket, gone)
-            chosen, prefixes, token = _page(sorted(names), query)
+            older: dict[str, list[Object]] = {}
+            for one in self.records.noncurrent(bucket, query.prefix, query.after) if query.versions else ():
+                older.setdefault(one.name, []).append(one)
+            chosen, prefixes, token = _page(sorted(names | older.keys()), query)
             # of the page only: a record is read and parsed once in a whole listing
             known = self.records.objects(bucket, chosen)
-            items = [self._fresh(bucket, name, known.get(name)) for name in chosen]
-        return Page([item for item in items if item is not None], prefixes, token)
+            found = [(*older.get(name, ()), self._fresh(bucket, name, known.get(name))) for name in chosen]
+        return Page([item for items in found for item in items if item is not None], prefixes, token)
+
+
+def is_versioned(bucket: Json) -> bool:
+    """Whether a bucket keeps what is replaced or deleted as noncurrent generations."""
+    return bool((bucket.get("versioning") or {}).get("enabled"))
 
 
 def _group(name: str, query: Query) -> str:

@@ -29,7 +29,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Object:
-    """A live object.
+    """An object: a live one, or a noncurrent generation of it.
 
     Args:
         generation: Microseconds since the epoch when its bytes were stored, made unique and rising.
@@ -42,6 +42,7 @@ class Object:
         created: When this generation was made, in microseconds since the epoch.
         updated: When `meta` last changed, likewise.
         meta: The writable fields as clients sent them.
+        deleted: When it became noncurrent, likewise; None for the live object.
     """
 
     bucket: str
@@ -56,6 +57,7 @@ class Object:
     created: int
     updated: int
     meta: Json = field(default_factory=dict)
+    deleted: int | None = None
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,8 @@ class XmlApi(Api):
         own = found.meta if found is not None else {}
         if found is not None:
             response.headers.update({"etag": f'"{media.xml_etag(found)}"', "accept-ranges": "bytes"})
+            for key, value in (own.get("metadata") or {}).items():
+                response.headers[f"x-goog-meta-{key}"] = media.latin(value)
         if "contentDisposition" not in own:
             del response.headers["content-disposition"]
         if (await in_thread(self.store.bucket, values["bucket"])).meta.get("cors"):

@@ -235,10 +235,39 @@ def test_an_empty_line_of_a_container(tmp_path: Path) -> None:
     store = LogStore(tmp_path)
     at = datetime(2026, 5, 25, 7, 23, 3, tzinfo=timezone.utc)
     for stream in ("stdout", "stderr"):
-        line = Line(at.timestamp(), "workerpool0-0", "DEFAULT", "", stderr=stream == "stderr")
+        line = Line(at.timestamp(), "workerpool0-0", "DEFAULT", "", stderr=stream == "stderr", container=True)
         store.write("projects/1/locations/l/customJobs/1", [line])
-    texts = [entry["jsonPayload"]["message"] for entry in store.query(parse(""))[0]]
+    texts = [entry["textPayload"] for entry in store.query(parse(""))[0]]
     assert texts == ["2026-05-25T07:23:03.000000000Z stdout F", "2026-05-25T07:23:03.000000000Z stderr F"]
+
+
+def test_the_lines_of_a_container_are_text(tmp_path: Path) -> None:
+    """They have no severity and no blanks around, the labels of its log file, and the project by its number; a line of JSON is data."""
+    store = LogStore(tmp_path, project="my-project")
+    at = datetime(2026, 5, 25, 7, 23, 3, tzinfo=timezone.utc).timestamp()
+    data = Line(at + 1, "workerpool0-0", "DEFAULT", '{"a": 1}', {"a": 1}, container=True)
+    text = Line(at, "workerpool0-0", "DEFAULT", "  warnings.warn(message)", stderr=True, container=True)
+    store.write("projects/123/locations/l/customJobs/77", [text, data])
+    first, second = store.query(parse(""))[0]
+    assert (first["textPayload"], second["jsonPayload"]) == ("warnings.warn(message)", {"a": 1})
+    for entry in (first, second):
+        assert "severity" not in entry and entry["resource"]["labels"]["project_id"] == "123"
+        assert entry["logName"] == "projects/my-project/logs/workerpool0-0"
+        own = {name: entry["labels"][name] for name in entry["labels"] if not name.startswith("compute.")}
+        names = {"job_id": "77", "task_name": "workerpool0-0"}
+        assert own == {
+            "log.file.name": "0.log",
+            **{f"ml.googleapis.com/{name}": value for name, value in names.items()},
+        }
+
+
+def test_the_fields_of_an_entry_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """As answers of entries:list have them, whatever order a client sent."""
+    store = LogStore(tmp_path)
+    write(store, {"severity": "ERROR", "labels": {"a": "b"}, "textPayload": "x"})
+    assert list(store.query(parse(""))[0][0]) == [
+        "textPayload", "insertId", "resource", "timestamp", "severity", "labels", "logName", "receiveTimestamp",
+    ]  # fmt: skip
 
 
 def test_the_same_entry_is_kept_once(tmp_path: Path) -> None:

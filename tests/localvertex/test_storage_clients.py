@@ -151,7 +151,7 @@ def test_policies_as_the_service_keeps_them(store: ObjectStore, url: str) -> Non
         {**viewer, "members": ["user:d@e"], "condition": condition},
     ]
     kept = http.put(where, json={"version": 3, "bindings": bindings}).json()
-    assert kept["bindings"][0]["members"] == ["user:a@b.c", "serviceAccount:x@y"] and len(kept["bindings"]) == 2
+    assert kept["bindings"][0]["members"] == ["serviceAccount:x@y", "user:a@b.c"] and len(kept["bindings"]) == 2
     assert kept["etag"] == http.get(f"{url}/storage/v1/b/pol").json()["etag"]
     shown = http.get(where).json()
     assert (shown["version"], "condition" in shown["bindings"][1]) == (1, False)

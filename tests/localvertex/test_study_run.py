@@ -179,8 +179,19 @@ def test_a_trial_without_its_metric_is_explained_and_not_a_failure(begun: Any) -
 
 def test_a_trial_that_diverged_does_not_rank_by_its_past(begun: Any) -> None:
     """A last report of nan makes it infeasible; with BEST_MEASUREMENT the best value counts."""
-    script = "report(0.9, 1); report(float('nan'), 2)"
-    assert "accuracy=nan" in run_one(begun(script, max_trial_count=1)).infeasible_reason
+    script = "report(0.9, 1); report(float('nan') if x > 0.5 else 0.5, 2)"
+    run = begun(script, max_trial_count=8)
+    assert run.run(interval=0.01).state == "JOB_STATE_SUCCEEDED"
+    reasons = [trial.infeasible_reason for trial in run.engine.trials.values()]
+    assert set(reasons) == {"", "Invalid objective value: nan"}
+
+
+def test_a_study_whose_trials_all_diverged_fails(begun: Any) -> None:
+    """All trials run, each is infeasible with its value, and the job fails with the last one's."""
+    run = begun("report(float('inf'), 1)", max_trial_count=3)
+    result = run.run(interval=0.01)
+    assert result.state == "JOB_STATE_FAILED" and len(run.engine.trials) == 3
+    assert result.message == "All 3 trials are infeasible. The last: Invalid objective value: inf"
 
 
 def test_a_diverged_trial_counts_by_its_best_measurement_if_asked(begun: Any) -> None:
@@ -302,6 +313,9 @@ def test_a_crash_while_trials_are_stopped(begun: Any, kept: bool) -> None:
     report(0.1 if number == 5 else 0.8, 1)
     report(0.1 if number == 5 else 0.8, 2)
     if number == 1 and FAIL:
+        folder = os.path.dirname(os.environ["CLOUD_ML_HP_METRIC_FILE"])
+        while not all(os.path.exists(os.path.join(folder, f"{other}.metrics")) for other in (2, 3, 4)):
+            time.sleep(0.01)  # they would otherwise end at once, before they know the signal
         sys.exit(3)
     if FAIL or number == 5:
         while not stopped:
