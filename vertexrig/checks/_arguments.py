@@ -70,6 +70,18 @@ def _line(pool: Pool) -> list[str]:
     return [*command, *args]
 
 
+def whole_line(pool: Pool) -> list[str]:
+    """Return the words of a pool's command and args."""
+    return [*map(str, (pool.container or {}).get("command", ())), *pool.args]
+
+
+def processes_asked(pool: Pool) -> int:
+    """Return how many processes torchrun or its like is told to start on each replica of a pool, 0 if no number is."""
+    line = whole_line(pool)
+    given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(line)) if started_program.launched(line) else None
+    return int(given[1]) if given else 0
+
+
 def words(pool: Pool) -> list[str]:
     """Return a pool's args from the first that the trainer itself gets."""
     if pool.python_package is not None:

@@ -250,6 +250,23 @@ def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Poo
         yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
 
 
+@of_trainer
+def args_repeat_entrypoint(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    location, found = trainer.entrypoint, _given_args(document, pools)
+    again = started_program.find(found[0].args) if found is not None else None
+    if location is None or found is None or again is None or not again.end:
+        return
+    pool = found[0]
+    words = " ".join(pool.args[: again.end])
+    message = (
+        f"{location.file}:{location.line}: the ENTRYPOINT is {location.text}, and args begin with a program, too: the container would "
+        f"run {location.text} {words}"
+    )
+    rest = pool.args[again.end :]
+    fix = f"write args: [{', '.join(rest[:3])}{', …' if len(rest) > 3 else ''}], or give the job a command in place of the ENTRYPOINT"
+    yield Problem(f"{pool.program_path}.args[0]", message, fix)
+
+
 def command_words(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
@@ -318,6 +335,8 @@ RULES: tuple[Rule, ...] = (
     Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form, and a shell's script passes them on.",
          join(_DOCKER, TUNING_DOC, _POSIX), shell_args),
     Rule("shell-status", Severity.WARNING, "A shell's script fails if a program in it fails.", _POSIX, shell_status),
+    Rule("args-repeat-entrypoint", Severity.ERROR, "Args do not begin with the program that the ENTRYPOINT starts.",
+         join(_DOCKER, CONTAINER_SETTINGS), args_repeat_entrypoint),
     Rule("args-replace-cmd", Severity.ERROR, "Args go to an image with an ENTRYPOINT.",
          join(_DOCKER, CONTAINER_SETTINGS), args_replace_cmd),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 
 from vertexrig.catalog import Catalog, Machine
+from vertexrig.checks._arguments import processes_asked
 from vertexrig.checks.model import (
     GKE,
     LOCATIONS,
@@ -26,6 +27,9 @@ from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool, has_gpu, machine_path, scheduling_strategy
 from vertexrig.text import quoted
 
+_DUPLICATE = (
+    "NVIDIA/Megatron-LM issue 661, facebookresearch/ViewDiff issue 24: Duplicate GPU detected (read 2026-11-29)"
+)
 _SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
 _OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"
 # Families for every purpose, in the order they are proposed for one that cannot train.
@@ -375,6 +379,15 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, f"all GPUs of a job must be in one zone of the region: {', '.join(kinds)}")
 
 
+def gpu_shared(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        asked, gpus = processes_asked(pool), pool.accelerator_count
+        if pool.makes_machines and has_gpu(pool, context.catalog) and asked > gpus > 0:
+            text = f"a replica has {gpus} GPU{'s' if gpus > 1 else ''}, and torchrun starts {asked} processes: nccl refuses two on one GPU"
+            fix = f"write --nproc_per_node={gpus}, or acceleratorCount: {asked} if the machine type allows it"
+            yield Problem(pool.program_path, text, fix)
+
+
 RULES = (
     Rule("machine-missing", Severity.ERROR, "Every worker pool names a machine type.", REST, machine_missing),
     Rule("machine-unknown", Severity.WARNING, "Every machine type is on the list for training.",
@@ -394,6 +407,8 @@ RULES = (
     Rule("gpu-on-small-machine", Severity.WARNING, "No GPU is on a machine too small to return logs.",
          TRAIN_COMPUTE, gpu_on_small_machine),
     Rule("gpu-partition", Severity.WARNING, "gpuPartitionSize is set on machines with one GPU.", REST, gpu_partition, "unsafe"),
+    Rule("gpu-shared", Severity.WARNING, "torchrun starts no more processes on a replica than it has GPUs.",
+         _DUPLICATE, gpu_shared),
     Rule("gpu-one-zone", Severity.INFO, "All pools use the same type of GPU.", LOCATIONS, gpus_in_one_zone),
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",

@@ -5,11 +5,10 @@ Trainers that leave these to Lightning, Accelerate, DeepSpeed, Horovod, Ray or T
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
-from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks._arguments import passed, processes_asked, trainer_pools, whole_line
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, REST, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
@@ -70,16 +69,10 @@ def _processes(pools: Sequence[Pool]) -> tuple[int, str]:
     return count, f"{count} {'replicas' if count == _replicas(pools) else 'processes'}"
 
 
-def _words(pool: Pool) -> list[str]:
-    return [*map(str, (pool.container or {}).get("command", ())), *pool.args]
-
-
 def _launched(pool: Pool) -> int:
-    words = _words(pool)
-    if not started_program.launched(words):
+    if not started_program.launched(whole_line(pool)):
         return 1
-    given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(words))
-    return int(given[1]) if given else max(pool.accelerator_count, 1)
+    return processes_asked(pool) or max(pool.accelerator_count, 1)
 
 
 @_plain
@@ -134,7 +127,7 @@ def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]
     if not gpus or use.starts_several:
         return
     for pool in pools:
-        if pool.accelerator_count > 1 and not started_program.launched(_words(pool)):
+        if pool.accelerator_count > 1 and not started_program.launched(whole_line(pool)):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
             message = (
                 f"{pool.accelerator_count} GPUs, and the trainer is one process on one of them: {idle} would be idle"

@@ -90,7 +90,7 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
     pools = trainer_pools(document, trainer) if trainer is not None and not trainer.problems else []
     if trainer is None or not pools:
         return
-    foreign = pools[0].container is not None and pools[0].image not in context.built
+    foreign = pools[0].container is not None and pools[0].image not in context.built and not trainer.lacks_gcsfs
     for use in trainer.path_uses:
         if use.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
             continue

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from vertexrig.package import dockerfile
 from vertexrig.package.dockerfile import DockerImage
 from vertexrig.trainer_source import started_program
+from vertexrig.trainer_source.bucket_paths import GCSFS
 from vertexrig.trainer_source.reader import read_tree
 from vertexrig.trainer_source.source_tree import ROOTS, Tree
 from vertexrig.trainer_source.started_program import SourceProgram
@@ -18,6 +19,7 @@ from vertexrig.trainer_source.trainer_model import SourcePlace, SourceProblem, T
 
 # Images with a CMD and no ENTRYPOINT, by their Dockerfiles: docker-library/python 3.11/slim-bullseye, alpinelinux/docker-alpine
 # 3.23, tianon/docker-brew-ubuntu-core jammy (read 2026-11-21). Debian's was not found.
+_PACKAGE_FILES = (".txt", ".in", ".toml", ".cfg", ".lock", ".yml", ".yaml")
 _PLAIN_BASES = ("python", "ubuntu", "alpine")
 
 
@@ -155,7 +157,8 @@ def _of_one_dockerfile(
             found[index] = own if _fits(own, folder) else found[index]
     fitting = [one for one in found if _fits(one, folder)]
     # Dockerfile.cpu and Dockerfile.gpu: one program on two base images
-    alike = [replace(one.source, base_image="") for one in fitting if one.source is not None]
+    sources = [one.source for one in fitting if one.source is not None]
+    alike = [replace(source, base_image="", entrypoint=None, lacks_gcsfs=False) for source in sources]
     if len(fitting) == 1:
         return fitting[0]
     if fitting and all(one == alike[0] for one in alike):
@@ -211,8 +214,12 @@ def _of_dockerfile(
     source = replace(
         source,
         base_image=image.base,
+        lacks_gcsfs=_lacks_gcsfs(source, image, file, context),
         leading=leading,
         drops_args=place if shell and found.drops else None,
+        entrypoint=replace(place, text=" ".join(head))
+        if not shell and not command and started_program.find(head) is not None
+        else None,
         args_replace=SourcePlace(name, image.cmd_line, image.base)
         if not head and image.cmd and _plain(image.base)
         else None,
@@ -225,6 +232,17 @@ def _of_dockerfile(
     start = _portable(found, tree, image, context / root)
     own = next((path for path in (*source.files, *(problem.file for problem in source.problems)) if path), "")
     return ImageProgram(source, "", context / root, start, file=context / own if own else None)
+
+
+def _lacks_gcsfs(source: TrainerSource, image: DockerImage, file: Path, context: Path) -> bool:
+    """Whether an image of Docker Hub's Python installs no gcsfs, as far as its Dockerfile and the files of its packages say."""
+    if source.names_gcsfs or not _plain(image.base) or "python" not in image.base:
+        return False
+    texts = [path for path in (*context.glob("*"), *context.glob("*/*")) if path.suffix in _PACKAGE_FILES]
+    try:
+        return not any(GCSFS.search(path.read_bytes()) for path in (file, *texts) if path.is_file())
+    except OSError:
+        return False
 
 
 def _plain(base: str) -> bool:

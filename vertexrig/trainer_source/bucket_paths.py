@@ -53,6 +53,8 @@ _PANDAS = frozenset(f"pandas.read_{what}" for what in ("csv", "table", "json", "
 _BUCKET = "gs://"
 _NAMESPACES = re.compile(r"(?:\w+\.)*(?:args|opts?|options|flags|config|cfg|params|hparams|arguments)", re.IGNORECASE)
 """What a trainer calls the object that holds its flags."""
+GCSFS = re.compile(rb"\bgcsfs\b|pandas\[[^\]]*gcp")
+"""A requirement that brings gcsfs; the extra pandas[gcp] does, too."""
 _DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml", "requirements.txt")
 _MAX_DEPTH = 8
 _MAX_CASES = 16
@@ -252,5 +254,4 @@ def names_gcsfs(code: Code, tree: Tree) -> bool:
     """Whether the trainer imports gcsfs, or what describes it names it."""
     if any(item.module.split(".")[0] == "gcsfs" for module in code.modules for item in module.imports):
         return True
-    # the extra pandas[gcp] brings gcsfs
-    return any(re.search(rb"\bgcsfs\b|pandas\[[^\]]*gcp", tree.read(name) or b"") for name in _DESCRIPTIONS)
+    return any(GCSFS.search(tree.read(name) or b"") for name in _DESCRIPTIONS)

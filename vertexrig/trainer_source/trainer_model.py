@@ -294,6 +294,7 @@ class TrainerSource:
         leading: Arguments that the image's entry point gives before the job's own.
         base_image: The image that the container's own starts from; empty if that is not known.
         drops_args: An ENTRYPOINT in shell form, which starts the program without the job's args.
+        entrypoint: An ENTRYPOINT in exec form that starts the program by itself, with the words it has as text.
         args_replace: A CMD without an ENTRYPOINT, which the job's args take the place of.
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
@@ -308,6 +309,7 @@ class TrainerSource:
         mounts: Texts that start gcsfuse.
         path_uses: Calls that take any path for one of the machine, or need a library for others.
         names_gcsfs: Whether the trainer imports or requires gcsfs.
+        lacks_gcsfs: Whether it runs in an image of its own that has no gcsfs.
         watches_memory: Whether the source names /dev/shm.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
@@ -330,6 +332,7 @@ class TrainerSource:
     leading: tuple[str, ...] = ()
     base_image: str = ""
     drops_args: SourcePlace | None = None
+    entrypoint: SourcePlace | None = None
     args_replace: SourcePlace | None = None
     metrics: tuple[ReportedMetric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
@@ -343,6 +346,7 @@ class TrainerSource:
     mounts: tuple[SourcePlace, ...] = ()
     path_uses: tuple[PathUse, ...] = ()
     names_gcsfs: bool = False
+    lacks_gcsfs: bool = False
     watches_memory: bool = False
     tells_chief: bool = False
     names_bucket: bool = False

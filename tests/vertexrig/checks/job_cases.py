@@ -28,6 +28,7 @@ def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
 
 
 _ARM = f"{M0}.machineType"
+_TORCHRUN = {"workerPoolSpecs[0].containerSpec.command": ["torchrun", "--nproc_per_node=4", "train.py"]}
 _A4X = {_ARM: "a4x-highgpu-4g", f"{M0}.acceleratorType": "NVIDIA_GB200", f"{M0}.acceleratorCount": 4}
 _H200 = {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}
 _B200 = {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", f"{M0}.acceleratorCount": 8}
@@ -74,6 +75,8 @@ HARDWARE = (
          {f"{M0}.gpuPartitionSize": "1g.10gb", _ARM: "a3-highgpu-1g", f"{M0}.acceleratorCount": 1,
           "scheduling.strategy": "SPOT"}),
     Case("gpu-partition", "cpu", {f"{M0}.gpuPartitionSize": "1g.10gb"}),
+    Case("gpu-shared", "gpu", {f"{M0}.acceleratorCount": 2, **_TORCHRUN}, {f"{M0}.acceleratorCount": 4, **_TORCHRUN},
+         "workerPoolSpecs[0].containerSpec"),
     Case("gpu-one-zone", "workers", {f"{M1}.acceleratorType": "NVIDIA_TESLA_P4"}),
     Case("gpu-rdma", "h100", {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB",
                               "workerPoolSpecs[1]": pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB",

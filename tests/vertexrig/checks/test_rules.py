@@ -13,7 +13,7 @@ from tests.vertexrig.checks.process_cases import PROCESSES, READING
 from vertexrig import checks
 
 ELSEWHERE = {
-    "image-lock", "image-python", "args-replace-cmd", "command-words", "trainer-unused",
+    "image-lock", "image-python", "args-replace-cmd", "args-repeat-entrypoint", "command-words", "trainer-unused",
     "keras-3-saving", "workers-save-together", "requirements",
 }  # fmt: skip
 """Rules with cases of their own: those that need a Dockerfile, a built image or requirements in `tests/vertexrig/package`."""

@@ -267,6 +267,37 @@ def test_an_entry_point_that_drops_the_args_is_found(tmp_path: Path) -> None:
     assert "args-replace-cmd" not in checked(tmp_path, job("python", "train.py", "--epochs=2"), cmd)
 
 
+def test_args_that_repeat_the_entry_point_are_found(tmp_path: Path) -> None:
+    """The program would get its own name as an argument; with an entry point that is Python alone it needs the name."""
+    own = folder(tmp_path / "a", 'FROM python:3.11-slim\nCOPY . .\nENTRYPOINT ["python", "train.py"]\n')
+    found = checked(tmp_path, job("python", "train.py", "--epochs=2"), own)
+    assert "the container would run python train.py python train.py" in found["args-repeat-entrypoint"]
+    assert "args-repeat-entrypoint" not in checked(tmp_path, job("--epochs=2"), own)
+    python = folder(tmp_path / "b", 'FROM python:3.11-slim\nCOPY . .\nENTRYPOINT ["python"]\n')
+    assert "args-repeat-entrypoint" not in checked(tmp_path, job("train.py", "--epochs=2"), python)
+    data = job("python", "train.py", "--epochs=2")
+    data["workerPoolSpecs"][0]["containerSpec"]["command"] = ["env"]  # type: ignore[index]
+    assert "args-repeat-entrypoint" not in checked(tmp_path, data, own)
+
+
+@pytest.mark.parametrize(
+    ("base", "requirements", "found"),
+    [("python:3.11", "pandas\n", True), ("python:3.11", "pandas[gcp]\n", False), ("python:3.11", "gcsfs\n", False), ("gcr.io/x/y", "pandas\n", False)],
+)  # fmt: skip
+def test_pandas_without_gcsfs_in_an_image_of_its_own_is_found(
+    tmp_path: Path, base: str, requirements: str, found: bool
+) -> None:
+    """What Docker Hub's Python has is known, and the files that name its packages; of another base nothing is."""
+    app = folder(
+        tmp_path / "a", f'FROM {base}\nCOPY . .\nRUN pip install -r need.txt\nENTRYPOINT ["python", "train.py"]\n'
+    )
+    (app / "need.txt").write_text(requirements)
+    (app / "train.py").write_text("import pandas as pd\npd.read_csv('gs://my-bucket/x.csv')\n")
+    (tmp_path / "job.yaml").write_text(json.dumps(job()))
+    done = typed("check", str(tmp_path / "job.yaml"), "--trainer", str(app), "--format", "json")
+    assert ("gs-path-read" in {one["id"] for one in done.document["findings"]}) is found
+
+
 def test_a_program_that_comes_from_elsewhere_is_not_held_against_the_folder(tmp_path: Path) -> None:
     """A script that git brings into the image: said in one line, with no word on its flags."""
     app = folder(tmp_path / "a", 'FROM x\nRUN git clone https://h/r /opt/r\nENTRYPOINT ["python", "/opt/r/run.py"]\n')
