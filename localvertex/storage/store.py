@@ -65,6 +65,12 @@ class KeptError(ApiError):
         self.xml = xml
 
 
+_OWN_NAME = "Your previous request to create the named bucket succeeded and you already own it."
+_TAKEN = (
+    "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a "
+    "different name and try again."
+)
+"""Of another project's bucket (its first sentence: index id 59708244977, 2026)."""
 MOST_NOTIFICATIONS = 10
 """Of one event of a bucket."""
 _MISSED_KEPT = 100
@@ -95,8 +101,11 @@ class ObjectStore:
         (check_bucket if reserved else check_new_bucket)(name)
         with self.records.database.transaction():
             if self.files.has_bucket(name):
-                reason = "Your previous request to create the named bucket succeeded and you already own it."
-                raise ApiError(409, reason)
+                known = self.records.bucket(name)
+                projects = {one.get(resources.PROJECT, "") for one in (known.meta if known else {}, meta or {})} - {""}
+                # A project may be named by its number, too, which all projects here share.
+                others = len(projects) > 1 and not any(map(str.isdecimal, projects))
+                raise ApiError(409, _TAKEN if others else _OWN_NAME)
             now = self.records.tick()
             # Settings that are refused leave no folder, which would be a bucket.
             bucket = Bucket(name, 1, now, now, resources.settled(name, meta or {}, {}, now))

@@ -1,4 +1,4 @@
-"""A bucket with versioning keeps what is replaced or deleted, and a bucket's policy and access control list say the same."""
+"""Noncurrent generations of a bucket with versioning, its policy and its access control list, and names that are taken."""
 
 from __future__ import annotations
 
@@ -140,6 +140,16 @@ def test_a_policy_and_an_access_control_list_say_the_same(client: httpx.Client) 
     found = members(client, "old")
     assert "storage.legacyBucketWriter" not in found and found["storage.objectViewer"] == ["allUsers"]
     assert found["storage.legacyBucketReader"] == ["projectViewer:p", "serviceAccount:sa@p.iam.gserviceaccount.com"]
+
+
+def test_a_name_that_another_project_has_is_not_available(client: httpx.Client) -> None:
+    """The refusal tells one's own bucket from another project's, where both are named by their ids."""
+    texts = [
+        client.post(f"/storage/v1/b?project={project}", json={"name": "old"}).json()["error"]["message"]
+        for project in ("p", "123456789012", "q")
+    ]
+    assert texts[0] == texts[1] and texts[0].endswith("you already own it.")
+    assert texts[2].startswith("The requested bucket name is not available. ")
 
 
 def test_custom_metadata_are_headers_of_the_xml_api(client: httpx.Client) -> None:
