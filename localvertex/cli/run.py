@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_S = 0.5
+_MOST_OF_STEP = 120
+"""Characters of what is done for a job before it runs."""
 """Seconds between two looks at jobs that are waited for."""
 _SHOWN = {
     "customJobs": "custom job",
@@ -234,7 +236,8 @@ def _wait(here: RunningServer, made: str, resume: str) -> None:
             )
         for one in waiting:
             trials = one["trials"]
-            line = f"{_titled(one)}{f'  {trials[0]} of {trials[1]} trials have ended' if trials else ''}"
+            step = f"  {one['step'][:_MOST_OF_STEP]}" if one["step"] else ""
+            line = f"{_titled(one)}{f'  {trials[0]} of {trials[1]} trials have ended' if trials else ''}{step}"
             if shown.get(one["name"]) != line:
                 shown[one["name"]] = line
                 streams.note(line)

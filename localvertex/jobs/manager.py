@@ -90,6 +90,8 @@ class Jobs:
         self._listeners = [self.watcher.state]
         self._closing = False
         self.held: set[str] = set()
+        # What is done for a job before it runs, such as an installation, by the names of the job and of its tuning job or pipeline.
+        self.steps: dict[str, str] = {}
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
         """Have `listener(name, state)` called after each change of a job, as `Watcher.state` is; in the thread that changes it."""
@@ -327,14 +329,29 @@ class Jobs:
         )
         if job.get("persistentResourceId"):
             options = replace(options, slow_start=0.0)  # its machines are there
+        owners = [name, *(str(stored.hidden[key]) for key in ("study", "pipeline") if key in stored.hidden)]
+        state = PENDING
+
+        def add(line: Line) -> None:
+            batch.add(line)
+            if state == PENDING and line.shown:
+                self.steps.update(dict.fromkeys(owners, line.text))
+
+        def note_state(reached: str) -> None:
+            nonlocal state
+            state = reached
+            for owner in owners:
+                self.steps.pop(owner, None)
+            self._note_state(name, state, job, region, control)
+
         with _Batch(self._write, name) as batch:
             result = run_job(
                 job,
                 root=self.settings.root,
                 control=control,
                 options=options,
-                on_line=batch.add,
-                on_state=lambda state: self._note_state(name, state, job, region, control),
+                on_line=add,
+                on_state=note_state,
                 on_pause=batch.flush,
                 warmth=self._warmth,
             )

@@ -102,6 +102,7 @@ class Admin:
                     "displayName": one.body.get("displayName", ""),
                     "state": one.body.get("state", ""),
                     "ended": ended,
+                    "step": self.jobs.steps.get(one.name, ""),
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Only at its end: of a study it reads the job of each trial.

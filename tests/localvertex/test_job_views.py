@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from tests.support.jobkit import Api, job, pool
+from tests.support.jobkit import IMAGE, Api, job, pool, sdist
 
 PLACE = "projects/123/locations/us-central1"
 
@@ -41,3 +42,21 @@ def test_a_given_study_without_a_count_is_listed(here: server.RunningServer) -> 
     server.call(here, "POST", "/v1/resources", {"name": f"{PLACE}/hyperparameterTuningJobs/78"})
     (row,) = server.call(here, "GET", f"/v1/made?after={last}")["made"]
     assert row["trials"] == [0, 0]
+
+
+def test_an_installation_shows_what_it_does(here: server.RunningServer, tmp_path: Path) -> None:
+    """While pip installs a job's package, what was made says so, and no more once the job runs or has failed."""
+    setup = "import time\nfrom setuptools import setup\ntime.sleep(3)\nsetup(name='slow', packages=['slow'])\n"
+    sdist(tmp_path / "gs/packages/slow.tar.gz", name="slow", task="print(1)", setup=setup)
+    spec = {
+        "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+        "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": ["gs://packages/slow.tar.gz"], "pythonModule": "slow.task"},
+    }  # fmt: skip
+    last, api = server.call(here, "GET", "/v1/made")["last"], Api(here.url)
+    name = api.call("POST", "customJobs", json={"displayName": "slow", "jobSpec": job(spec)}).json()["name"]
+    steps = set()
+    while not (row := server.call(here, "GET", f"/v1/made?after={last}")["made"][0])["ended"]:
+        steps.add(row["step"])
+        time.sleep(0.1)
+    assert any("gs://packages/slow.tar.gz" in step or "slow.tar.gz" in step for step in steps), steps
+    assert row["step"] == "" and api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
