@@ -89,6 +89,7 @@ class ApiError(Exception):
         status: google.rpc status name when it differs from the usual one of `code`.
         reason: `reason` of the older JSON APIs when it differs.
         parameter: Name of the query parameter at fault, which the older JSON APIs show.
+        header: Name of the header that they show of a condition that does not hold (412).
         details: Entries of `error.details`, such as a BadRequest with field violations.
         headers: Further headers of the answer.
     """
@@ -101,11 +102,12 @@ class ApiError(Exception):
         status: str | None = None,
         reason: str | None = None,
         parameter: str = "",
+        header: str = "If-Match",
         details: Sequence[Json] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.code, self.message, self.details, self.headers = code, message, list(details), dict(headers or {})
-        self.parameter = parameter
+        self.parameter, self.header = parameter, header
         usual = STATUSES.get(code, ("UNKNOWN", "unknown"))
         self.status, self.reason = status or usual[0], reason or usual[1]
         super().__init__(message)
@@ -118,8 +120,8 @@ class ApiError(Exception):
     def older_body(self) -> Json:
         """Return the error as Google's older JSON APIs write it, such as Cloud Storage."""
         errors = [{"message": self.message, "domain": "global", "reason": self.reason}]
-        if self.code == 412:
-            errors[0] |= {"locationType": "header", "location": "If-Match"}
+        if self.code == 412 and self.header:
+            errors[0] |= {"locationType": "header", "location": self.header}
         elif self.parameter:
             errors[0] |= {"locationType": "parameter", "location": self.parameter}
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}

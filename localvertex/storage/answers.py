@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import UNSERVED, Api, ApiError, NoMethodError, UnreadableBodyError, invalid, no_method
+from localvertex.http import UNSERVED, Api, ApiError, Endpoint, NoMethodError, UnreadableBodyError, invalid, no_method
 from localvertex.partial import chosen, field_tree
 
 FIELDS = frozenset(
@@ -35,10 +36,12 @@ FIELDS = frozenset(
 )
 """Fields of the answers of Cloud Storage, of which `fields` may name some (reference of the JSON API, read 2026-11-27)."""
 
-_TAG = re.compile(
-    rb'\A\{"kind":"storage#(?:(?:object|bucket)",[^{}]*?"etag":"([^"]*)"|policy",.*"etag":"([^"]*)"\}\Z)', re.DOTALL
-)
-"""The tag of a single object or bucket, which stands before any nested value, or of a policy, which ends with it."""
+_TAG = re.compile(rb'\A\{"kind":"storage#(?:object|bucket|policy)",[^{}]*?"etag":"([^"]*)"')
+"""The tag of a single object, bucket or policy: it stands before any nested value."""
+_IDEMPOTENCY = "x-goog-gcs-idempotency-token"
+_REPEATED_S = 120
+"""For so long a write with the token of an earlier one is not made again: it was not after 115 s, and was after 130 (zig-gcp, 2026-09-30)."""
+_MOST_KEPT = 1000
 
 
 _UNSERVED = re.compile(
@@ -62,9 +65,31 @@ class JsonApi(Api):
 
     headers: Mapping[str, str] = {}
 
+    def __init__(self, table: Sequence[Endpoint]) -> None:
+        super().__init__(table)
+        # By the token and the address: when the write was made, and its answer.
+        self._made: dict[tuple[str, str, str], tuple[float, Response]] = {}
+
+    async def _once(self, request: Request) -> Response:
+        """Return the answer of the first of several writes with one idempotency token, which is made once."""
+        token, now = request.headers.get(_IDEMPOTENCY, ""), time.monotonic()
+        # The chunks of an upload are many requests of one call.
+        if not token or request.method == "GET" or "upload_id" in request.query_params:
+            return await self._cut(request)
+        key = token, request.method, str(request.url)
+        self._made = {one: made for one, made in self._made.items() if now - made[0] < _REPEATED_S}
+        if key in self._made:
+            async for _ in request.stream():  # or the connection could not be used for its next request
+                pass
+            return self._made[key][1]
+        response = await self._cut(request)
+        if response.status_code < 500 and len(self._made) < _MOST_KEPT:
+            self._made[key] = now, response
+        return response
+
     async def answer(self, request: Request) -> Response:
         """Return the response to one request, with the headers that the service sends with it."""
-        response = await self._cut(request)
+        response = await self._once(request)
         is_json = isinstance(response, JSONResponse)
         # Of a chunk of bytes the uploads' own server speaks, without the headers of the API.
         if "upload_id" in request.query_params and not is_json:
@@ -102,7 +127,7 @@ class JsonApi(Api):
             return Response(message, response.status_code, headers, media_type="text/html; charset=UTF-8")
         tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
         if tag:  # whether or not `fields` names it
-            response.headers["etag"] = (tag[1] or tag[2]).decode()
+            response.headers["etag"] = tag[1].decode()
         fields = field_tree(request.query_params.get("fields", ""))
         if not fields or response.status_code != 200:
             return response

@@ -41,13 +41,16 @@ class Conditions:
             whole_number(values, f"{start}MetagenerationNotMatch"),
         )
 
-    def check(self, generation: int | None, metageneration: int | None) -> None:
-        """Raise 412, or 304 for a failed "not match", of a write too; `generation` None means there is no live object."""
+    def check(self, generation: int | None, metageneration: int | None, header: str = "If-Match") -> None:
+        """Raise 412, or 304 for a failed "not match", of a write too; `generation` None means there is no live object.
+
+        The error of a bucket's condition names no `header` (zig-gcp's recording of 2026-09-29).
+        """
         live = generation or 0
         if self.generation_match is not None and self.generation_match != live:
             raise ApiError(412, MESSAGE)
         if self.metageneration_match is not None and self.metageneration_match != metageneration:
-            raise ApiError(412, MESSAGE)
+            raise ApiError(412, MESSAGE, header=header)
         unchanged = (self.generation_not_match is not None and self.generation_not_match == live) or (
             self.metageneration_not_match is not None and self.metageneration_not_match == (metageneration or 0)
         )

@@ -128,7 +128,7 @@ class ObjectStore:
                 now = self.records.tick()
                 bucket = Bucket(name, 1, now, now)
                 self.records.save_bucket(bucket)
-        conditions.check(None, bucket.metageneration)
+        conditions.check(None, bucket.metageneration, header="")
         return bucket
 
     def absent(self, run: str = "") -> list[str]:
@@ -198,7 +198,8 @@ class ObjectStore:
         # Whatever version was sent (the answer to gcloud's 3, of a policy without conditions, is 1).
         version = 3 if any("condition" in one for one in bindings) else 1
         whose = {"resourceId": f"projects/_/buckets/{name}"}
-        return {**whose, "version": version, "bindings": bindings, "etag": resources.etag(bucket.metageneration)}
+        tag = resources.etag(bucket.metageneration)
+        return {**whose, "version": version, "etag": tag, "bindings": bindings}
 
     def set_policy(self, name: str, policy: Json) -> Json:
         """Keep another IAM policy of a bucket; 412 if the bucket changed since the policy that `etag` names was read."""
