@@ -111,22 +111,23 @@ def _clean_up(options: dict[str, Any]) -> None:
         subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _make_scratch(options: dict[str, Any]) -> None:
-    """Make the folder, `scratch`, of what a machine has until its program ends: its `tmp`, and what overlayfs needs."""
-    machine = options["machine"]
-    names = (["tmp"] if machine["tmp"] else []) + (["changes", "overlay"] if machine["changes"] else [])
-    if not names:
-        return
+def _name_scratch(options: dict[str, Any]) -> None:
+    """Choose the folder, `scratch`, of what a machine has until its program ends; "" if it needs none."""
+    needed = options["machine"]["tmp"] or options["machine"]["changes"]
     place = _SCRATCH if os.access(_SCRATCH, os.W_OK) else TMP
-    options["scratch"] = scratch = os.path.join(place, "vertexrig-" + os.urandom(8).hex())
-    for name in ("", *names):
+    options["scratch"] = os.path.join(place, "vertexrig-" + os.urandom(8).hex()) if needed else ""
+
+
+def _make_scratch(machine: dict[str, Any], scratch: str) -> None:
+    """Make that folder, with the machine's `tmp` and what overlayfs needs."""
+    for name in ("", "changes", "overlay", "tmp") if scratch else ():
         os.mkdir(os.path.join(scratch, name), 0o700)
     if machine["tmp"]:
         os.chmod(os.path.join(scratch, "tmp"), 0o1777)
 
 
 def _remove_scratch(options: dict[str, Any]) -> None:
-    """Remove a machine's scratch folder, and first move what the program changed to where the runner looks for it."""
+    """Remove a machine's scratch folder, and before it move what the program changed to where the runner looks for it."""
     import shutil
     import stat
 
@@ -153,7 +154,7 @@ def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
 
     On Linux only, where orphans are reparented to the guard, whatever their session and their variables are.
     """
-    _make_scratch(options)
+    _name_scratch(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     if not _LINUX:
@@ -224,13 +225,14 @@ def enter_machine(machine: dict[str, Any], cwd: str, scratch: str) -> None:
     Args:
         machine: The fields of `children.Machine`. An empty folder `root` next to that of the buckets is the new root's place.
         cwd: The working directory, which is covered where the machine has `changes`.
-        scratch: What `_make_scratch` made, "" if nothing is needed of it.
+        scratch: The folder that is made for what it has until its end, "" if it has nothing such.
 
     Raises:
         OSError: The system has no such namespaces or file system, or does not allow them.
     """
     if not _LINUX:
         raise OSError("no mount namespaces")
+    _make_scratch(machine, scratch)
     libc = ctypes.CDLL(None, use_errno=True)
     buckets, hosts, host = machine["gcs"], machine["hosts"], machine["host"]
 
@@ -309,7 +311,7 @@ def set_up_child(parent: int, options: dict[str, Any]) -> None:
     """
     os.setsid()
     if options["machine"]["gcs"]:
-        enter_machine(options["machine"], options["cwd"], options.get("scratch", ""))
+        enter_machine(options["machine"], options["cwd"], options["scratch"])
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
@@ -345,10 +347,10 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
 
 def _try(options: dict[str, Any]) -> None:
     """Exit with 0 if this system can show a program such a machine, otherwise with 1."""
-    _make_scratch(options)
+    _name_scratch(options)
     child = os.fork()  # whose namespaces have ended when the scratch folder is removed
     if not child:
-        enter_machine(options["machine"], options["cwd"], options.get("scratch", ""))
+        enter_machine(options["machine"], options["cwd"], options["scratch"])
         if options["machine"]["host"]:
             socket.getaddrinfo(options["machine"]["host"], None)
         return
