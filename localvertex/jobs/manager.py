@@ -337,11 +337,14 @@ class Jobs:
             if state == PENDING and line.shown:
                 self.steps.update(dict.fromkeys(owners, line.text))
 
+        def forget_step() -> None:
+            for owner in owners:
+                self.steps.pop(owner, None)
+
         def note_state(reached: str) -> None:
             nonlocal state
             state = reached
-            for owner in owners:
-                self.steps.pop(owner, None)
+            forget_step()
             self._note_state(name, state, job, region, control)
 
         with _Batch(self._write, name) as batch:
@@ -355,6 +358,7 @@ class Jobs:
                 on_pause=batch.flush,
                 warmth=self._warmth,
             )
+        forget_step()
         if result.state == SUSPENDED:
             with suppress(sqlite3.Error, OSError):  # a full disk: the next server then counts anew
                 self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))
