@@ -14,7 +14,7 @@ from localvertex.runner.result import new_job_id
 from vertexrig import times
 from vertexrig.catalog import load
 from vertexrig.spec import messages
-from vertexrig.spec.states import ENDED, FAILED, QUEUED, RUNNING, has_run, of_pipeline
+from vertexrig.spec.states import CANCELLED, ENDED, FAILED, QUEUED, RUNNING, has_run, of_pipeline
 
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
 SCHEDULES = "jobs"
@@ -134,6 +134,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
 
     - createTime, updateTime: microseconds.
     - startTime, endTime: whole seconds if the job has run (recordings of 2021, 2022), microseconds if it only waited (2026).
+    - endTime of a job that was cancelled: updateTime (recordings of 2026-02-19).
     """
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
@@ -152,6 +153,8 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     whole = [times.rfc3339(times.parse(body[key])) for key in ("startTime", "endTime") if "." not in body.get(key, ".")]
     if whole and max(whole) >= body["updateTime"]:
         body["updateTime"] = now(max(whole))
+    if state == CANCELLED:
+        body["endTime"] = body["updateTime"]
     if error:
         body["error"] = dict(error)
     for key in ("createTime", "startTime", "endTime", "updateTime", "error"):  # the order of answers

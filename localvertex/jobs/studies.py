@@ -19,7 +19,7 @@ from localvertex.runner import policy
 from localvertex.runner.job_files import metric_file
 from vertexrig.errors import VertexrigError
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
-from vertexrig.spec.trial import Trial
+from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import seconds_since_1970
 
 _LOOK_EVERY = 0.2
@@ -282,7 +282,19 @@ class Studies:
 def with_trials(store: ResourceStore, study: StoredResource, *, whole: bool = False) -> Json:
     """Return a tuning job's body with its trials, as the API shows it; with `whole`, with all that is known of them."""
     trials = [_shown(record, whole) for record in store.trials(study.name)]
+    trials = trials if whole else [_waiting(store, study, trial) for trial in trials]
     return {**study.body, "trials": trials} if trials else study.body
+
+
+def _waiting(store: ResourceStore, study: StoredResource, trial: Json) -> Json:
+    """Return a trial as one that is only asked for while its job waits (index id 53540132913, 2026-03-13)."""
+    if trial.get("state") != TrialState.ACTIVE.value:
+        return trial
+    job = store.get(store.child(study.name, str(trial["id"])))
+    if job is not None and job.body["state"] not in (PENDING, QUEUED):
+        return trial
+    left_out = ("startTime", "customJob", "measurements")
+    return {key: value for key, value in trial.items() if key not in left_out} | {"state": TrialState.REQUESTED.value}
 
 
 def _shown(record: Mapping[str, Any], whole: bool) -> Json:

@@ -181,9 +181,12 @@ class StudyEngine:
             parameters = self._draw(sampling.subseed(self.seed, trial_id, attempt))
             if again or _combination(parameters) not in made:
                 return parameters
+        numbers = random.Random(sampling.subseed(self.seed, trial_id, "left"))
         if listable:
             left = [row for row in map(self.space.combination, range(size or 0)) if _combination(row) not in made]
-            return random.Random(sampling.subseed(self.seed, trial_id, "left")).choice(left)
+            return numbers.choice(left)
+        while size is not None and _combination(parameters) in made:  # few of so many are made
+            parameters = self.space.combination(numbers.randrange(size))
         return parameters
 
     def _draw(self, seed: int) -> list[ParameterValue]:

@@ -27,7 +27,8 @@ Check = Callable[[spec.Document, str], Iterable[Finding]]
 # Found by every Google API when it reads JSON, before a service sees the request.
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
 _MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
-_ALONE = frozenset({"accelerator-on-machine", "machine-unknown", "machine-not-for-training"})
+_DISK = "The machine type '{machine}' requires the boot disk type to be 'hyperdisk-balanced'."
+_ALONE = frozenset({"accelerator-on-machine", "disk-machine", "machine-unknown", "machine-not-for-training"})
 """Rules whose words are the whole message: no list and no field is around them (vertex-ai-samples issue 213)."""
 _RECORDED: dict[str, tuple[str, str]] = {
     "accelerator-pair": (
@@ -37,6 +38,7 @@ _RECORDED: dict[str, tuple[str, str]] = {
     "accelerator-on-machine": ('Accelerator "{accelerator}" is not supported for machine type "{machine}"', ""),
     "machine-unknown": (_MACHINE_TYPE, ""),
     "machine-not-for-training": (_MACHINE_TYPE, ""),
+    "disk-machine": (_DISK, ""),
     "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
     "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
     "env-value": ("Required field is not set.", ""),

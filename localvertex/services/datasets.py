@@ -117,7 +117,9 @@ class Datasets:
         metadata = fields.get("metadata") or {}
         if kind == "tabular":  # which are shown so whatever case they were sent in (googleCloudVertexAIR, 2024-07-08)
             metadata = camel_keys(metadata)
-        else:  # a table stays where it is (training-data-analyst, lab_exercise.ipynb, 2021-12-07)
+        if kind in ("tabular", "time_series"):
+            metadata = _with_one_table(metadata)
+        if kind != "tabular":  # a table stays where it is (training-data-analyst, lab_exercise.ipynb, 2021-12-07)
             bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
             self.make_bucket(bucket)
             metadata = {"gcsBucket": bucket, **metadata}
@@ -208,6 +210,15 @@ class Datasets:
             return resolve(uri, self.root)
         except VertexrigError as error:
             raise invalid(str(error)) from None
+
+
+def _with_one_table(metadata: Json) -> Json:
+    """Return a dataset's metadata with the table of BigQuery as text, though the SDK sends a list of it (its system tests of 2026-04-29)."""
+    config = metadata.get("inputConfig") or {}
+    uri = (config.get("bigquerySource") or {}).get("uri")
+    if not isinstance(uri, list) or len(uri) != 1:
+        return metadata
+    return {**metadata, "inputConfig": {**config, "bigquerySource": {**config["bigquerySource"], "uri": uri[0]}}}
 
 
 def _sources(dataset: Mapping[str, Any]) -> list[str]:

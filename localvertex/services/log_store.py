@@ -183,7 +183,10 @@ class LogStore:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
         text = line.text.encode("utf-8", errors="replace").decode()
         job_id, payload = job.rpartition("/")[2], _payload(line, text)
-        log, owner = line.task, job.split("/")[1] if line.container else self.project
+        # The job may be of another project than that of the project file, whose id a client has named.
+        number = job.split("/")[1]
+        known = resources.project_id(number)
+        log, project = line.task, self.project if known == number else known
         if line.task == SERVICE:  # in a log of the job (cortex-data-foundation issue 42, 2023-11; index id 13085934863)
             log, labels = f"ml.googleapis.com/{job_id}", {"ml.googleapis.com/endpoint": ""}
             if state := servicelog.JOB_STATES.get(text):
@@ -191,10 +194,14 @@ class LogStore:
         else:
             labels = _machine_labels(job, line.task, trial=trial, container=line.container)
         return {
-            "logName": f"projects/{self.project}/logs/{quote(log, safe='')}",
+            "logName": f"projects/{project}/logs/{quote(log, safe='')}",
             "resource": {
                 "type": "ml_job",
-                "labels": {"job_id": job_id, "project_id": owner, "task_name": line.task},
+                "labels": {
+                    "job_id": job_id,
+                    "project_id": number if line.container else project,
+                    "task_name": line.task,
+                },
             },
             **({"severity": line.severity} if line.severity != "DEFAULT" else {}),  # the 0 of the enum is not shown
             **payload,

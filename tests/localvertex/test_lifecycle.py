@@ -188,7 +188,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert way[0] == lifecycle.CREATED
             assert all(after in lifecycle.NEXT[before] for before, after in pairwise(way)), way
         for body in bodies:
-            times = [body[key] for key in ("createTime", "startTime", "endTime") if key in body]
+            times = [parse(body[key]) for key in ("createTime", "startTime", "endTime") if key in body]
             assert times == sorted(times) and body["endTime"][:19] <= body["updateTime"][:19]
             assert "startTime" in body or body["state"] != states.SUCCEEDED
             assert ("error" in body) == (body["state"] != states.SUCCEEDED)
@@ -299,7 +299,7 @@ def test_a_job_taken_up_by_another_server_keeps_its_start() -> None:
     body |= {"createTime": "2026-01-01T00:00:00.123456Z", "startTime": "2026-01-01T00:00:01Z"}
     for state in (states.PENDING, states.QUEUED, states.CANCELLING, states.CANCELLED):
         resources.move(body, state)
-    assert body["startTime"] == "2026-01-01T00:00:01Z" and re.search(r":\d\dZ", body["endTime"])
+    assert body["startTime"] == "2026-01-01T00:00:01Z" and body["endTime"] == body["updateTime"]
 
 
 def test_a_job_taken_up_by_another_server_has_the_rest_of_its_timeout(tmp_path: Path) -> None:

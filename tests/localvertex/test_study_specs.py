@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import optuna  # noqa: F401 - hypothesis looks at numpy, which a thread of the engine would still be importing
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from localvertex.jobs.study_engine import StudyEngine, StudyExhausted
@@ -172,7 +172,19 @@ def test_same_seed_same_trials_however_often_it_is_rebuilt(spec: dict, seed: int
     assert begun + play(again, prefix + 1, 14) == whole
 
 
+def _rarely_new() -> dict[str, object]:
+    """A study of 20,001 combinations, two of which are drawn three times out of four."""
+    wide = {"parameterId": "c", "integerValueSpec": {"minValue": 0, "maxValue": 19998}}
+    parameter: dict[str, object] = wide
+    for name in ("b", "a"):
+        conditional = [{"parentIntValues": {"values": [0]}, "parameterSpec": parameter}]
+        bounds = {"minValue": 0, "maxValue": 1}
+        parameter = {"parameterId": name, "integerValueSpec": bounds, "conditionalParameterSpecs": conditional}
+    return {"metrics": [{"metricId": "m", "goal": "MAXIMIZE"}], "parameters": [parameter]}
+
+
 @settings(max_examples=25, deadline=None)
+@example(_rarely_new(), 1)
 @given(study_specs(), st.integers(0, 2**40))
 def test_no_combination_is_made_twice_while_there_are_others(spec: dict, seed: int) -> None:
     """Trials differ until a finite space is used up; a grid then ends and says so."""

@@ -53,12 +53,15 @@ def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
             severity = None if kind else Severity.INFO
             yield Problem(path, text, "", severity, edits=write("hyperdisk-balanced", path))
         elif kind and row.name in special:
-            text = f"{row.name} has {special[row.name]} by default, and {kind} is written"
-            yield Problem(path, text, f"write {special[row.name]}, or leave it out", edits=write(special[row.name]))
+            text = f"{row.name} requires a boot disk of type {special[row.name]}, and {kind} is written"
+            fix = f"write {special[row.name]}, or leave it out"
+            yield Problem(path, text, fix, Severity.ERROR, edits=write(special[row.name]))
 
 
+_REQUIRED = "public file, index id 65754704070: how Vertex AI refused a job with a3-ultragpu-8g, 2026"
 RULES = (
     Rule("disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type, "safe"),
     Rule("disk-size", Severity.ERROR, "A boot disk has 100 to 64,000 GB.", TRAIN_COMPUTE, disk_size, "unsafe"),
-    Rule("disk-machine", Severity.WARNING, "The boot disk's type suits the machine.", TRAIN_COMPUTE, disk_of_machine, "unsafe"),
+    Rule("disk-machine", Severity.WARNING, "The boot disk's type suits the machine.",
+         join(TRAIN_COMPUTE, _REQUIRED), disk_of_machine, "unsafe"),
 )  # fmt: skip

@@ -408,7 +408,8 @@ DISKS = (
     Case("disk-machine", "cpu", {_ARM: "n4-standard-8", D0: _disk()},
          {_ARM: "n4-standard-8", D0: _disk("hyperdisk-balanced")}),
     Case("disk-machine", "cpu", {_ARM: "n4-standard-8"}, severity="info"),
-    Case("disk-machine", "h100", {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB", D0: _disk()}),
+    Case("disk-machine", "h100", {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB", D0: _disk()},
+         severity="error"),
 )  # fmt: skip
 
 IDENTITY = (
