@@ -94,10 +94,20 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
     for use in trainer.path_uses:
         if use.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
             continue
-        given = [_given(origin, trainer, pools, document) for origin in use.origins]
+        # A flag that is not given leaves the choice to what stands behind it: `args.out or os.environ["AIP_MODEL_DIR"]`.
+        origins = [origin for origin in use.origins if not _is_absent(origin, trainer, pools)]
+        given = [_given(origin, trainer, pools, document) for origin in origins]
         if given and all(given):
             path, text = given[0] or ("", "")
             yield use, path, text
+
+
+def _is_absent(origin: PathOrigin, trainer: TrainerSource, pools: list[Pool]) -> bool:
+    """Whether a flag gives nothing: the job does not name it, and its default is plainly nothing."""
+    if not any(flag.dest == origin.flag and flag.empty for flag in trainer.flags):
+        return False
+    named = {item.flag.dest for pool in pools for item in passed(pool, trainer) if item.flag is not None}
+    return origin.flag not in named
 
 
 def _given(origin: PathOrigin, trainer: TrainerSource, pools: list[Pool], document: Document) -> tuple[str, str] | None:

@@ -107,6 +107,7 @@ def _argparse_flag(
         # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
         default=constant(found, keywords.get("default"), call),
+        empty=_is_empty(keywords.get("default")),
         default_variable=default_variable(keywords.get("default"), call),
         choices=texts_of(found, keywords.get("choices"), call),
         action=action,
@@ -283,3 +284,7 @@ _READERS: dict[str, Callable[[Collector, SourceCall], None]] = {
     "ArgumentParser": _parser,
     "add_subparsers": _subparsers,
 }
+
+
+def _is_empty(default: ast.expr | None) -> bool:
+    return default is None or (isinstance(default, ast.Constant) and not default.value)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from vertexrig.trainer_source.code import Code, written_in
+from vertexrig.trainer_source.code import Code, owned, written_in
 from vertexrig.trainer_source.modules import (
     FUNCTIONS,
+    Definition,
     Module,
     Scope,
     SourceCall,
@@ -27,10 +28,11 @@ from vertexrig.trainer_source.source_tree import Tree
 from vertexrig.trainer_source.trainer_model import Flag, PathOrigin, PathUse, SourcePlace
 
 _VARIABLES = frozenset({"AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"})
+_ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
 _WRITERS = {
     **dict.fromkeys("open io.open os.makedirs os.mkdir pathlib.Path numpy.save numpy.savez numpy.savetxt".split(), 0),
     **dict.fromkeys("matplotlib.pyplot.savefig logging.FileHandler cv2.imwrite".split(), 0),
-    **dict.fromkeys("transformers.TrainingArguments transformers.Seq2SeqTrainingArguments".split(), 0),
+    **dict.fromkeys((f"transformers.{name}" for name in _ARGUMENTS), 0),
     **dict.fromkeys("joblib.dump torch.save shutil.copy shutil.copyfile shutil.copytree shutil.move".split(), 1),
 }
 """Functions that write to a path of the machine, and which of their arguments it is."""
@@ -65,30 +67,60 @@ Case = tuple[PathOrigin, ...]
 
 def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
     """Yield calls of functions that know paths of the machine only, or need a library for others, with what the path begins with."""
-    # A trainer that names gs:// may map such a path before it opens it: then only what is plain beside the call is certain.
-    plain = _looks_at_schemes(code)
-    origins = _Origins(code, set() if plain else {flag.dest for flag in flags}, follows=not plain)
+    own = {node.name for node, _, module in code.each(ast.FunctionDef) if _is_method(node, module)}
+    # What the trainer tells from other paths it may map before it opens it: then only what is plain beside the call is certain.
+    tested = _tested_names(code)
+    origins = _Origins(code, {flag.dest for flag in flags} - tested, tested)
     for call in code.calls:
         function = full_name(call.node.func, call.module)
         method = last_name(call.node.func) if isinstance(call.node.func, ast.Attribute) else ""
         of_object = method in _METHODS and dotted(call.node.func).partition(".")[0] not in call.module.aliases
         reads = function in _LOCAL_READERS or function in _PANDAS
-        known = of_object or ((reads or function in _WRITERS) and not _shadowed(call))
-        if not known or _for_local_paths(call):
+        known = (of_object and method not in own) or ((reads or function in _WRITERS) and not _shadowed(call))
+        paths = _given_paths(call.node, _WRITERS.get(function, 0)) if known else []
+        used = call.module.parents.get(id(call.node))
+        used_as = used.attr if isinstance(used, ast.Attribute) else ""
+        if not paths or used_as in _TEXTS_OF_PATH or _for_local_paths(call, paths, code):
+            continue
+        # What a Trainer of its own does with the folder of its arguments is not known.
+        if last_name(call.node.func) in _ARGUMENTS and any("save" in name for name in own):
             continue
         seen = set[Case]()
-        for path in _given_paths(call.node, _WRITERS.get(function, 0)):
+        for path in paths:
             for case in origins.cases(path, call.scope, call.module):
                 if case not in seen:
                     seen.add(case)
-                    writes = not reads or (function in _WRITERS and (_writes(call) or all(o.is_variable for o in case)))
+                    writes = (
+                        not reads or used_as in _WRITES_TO_PATH or _writes(call) or _is_written_to(used, call.module)
+                    )
+                    writes = writes or (function in _WRITERS and all(origin.is_variable for origin in case))
                     name = method if of_object else function
                     place = call.module.file, call.node.lineno
                     yield PathUse(name, case, writes, function in _PANDAS, *place)
 
 
+_TEXTS_OF_PATH = frozenset({"name", "stem", "suffix", "suffixes", "parts"})
+"""Attributes of a `Path` that only cut its text."""
+_WRITES_TO_PATH = frozenset({"mkdir", "touch", "write_text", "write_bytes"})
+
+
+def _is_written_to(statement: ast.AST | None, module: Module) -> bool:
+    """Whether an assignment names a `Path` that the module makes or writes by that name."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    uses = (node for node, _ in module.each(ast.Attribute) if node.attr in _WRITES_TO_PATH)
+    return any(isinstance(node.value, ast.Name) and node.value.id in names for node in uses)
+
+
+def _is_method(node: ast.FunctionDef, module: Module) -> bool:
+    return isinstance(module.parents.get(id(node)), ast.ClassDef)
+
+
 def _writes(call: SourceCall) -> bool:
-    """Whether a call of `open` names a mode that writes."""
+    """Whether a call of `open`, or of h5py's `File`, names a mode that writes."""
+    if last_name(call.node.func) not in {"open", "File"}:
+        return False
     mode = call.keywords.get("mode") or (call.node.args[1] if len(call.node.args) > 1 else None)
     return bool(set(plain_text(mode) or "") & set("wax+"))
 
@@ -99,11 +131,11 @@ class _Origins:
     Args:
         code: The trainer.
         flags: The attributes of its flags.
-        follows: Whether it is followed through the parameters of functions, too.
+        tested: Names that are not followed any further: the trainer looks at the scheme of what they hold.
     """
 
-    def __init__(self, code: Code, flags: set[str], *, follows: bool) -> None:
-        self.code, self.flags, self.follows = code, flags, follows
+    def __init__(self, code: Code, flags: set[str], tested: set[str]) -> None:
+        self.code, self.flags, self.tested = code, flags, tested
 
     def cases(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> list[Case]:
         """Return the cases of a path; none where one of them is not plain."""
@@ -124,7 +156,25 @@ class _Origins:
             return self._any([(value, scope) for value in node.values], module, depth + 1)
         if isinstance(node, ast.IfExp):
             return self._any([(node.body, scope), (node.orelse, scope)], module, depth + 1)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return self._of_vars(node, str(node.slice.value), scope)
+        definition = owned(node.func, module, self.code) if isinstance(node, ast.Call) else None
+        if definition is not None:
+            return self._returned(*definition, depth + 1)
         return self.cases(_beginning(node), scope, module, depth + 1)
+
+    def _of_vars(self, node: ast.Subscript, name: str, scope: Scope) -> list[Case]:
+        """Return the cases of `vars(args)["out"]`, also by a name."""
+        made = bound(node.value, scope)
+        is_vars = isinstance(made, ast.Call) and last_name(made.func) == "vars"
+        return [(PathOrigin(flag=name),)] if is_vars and name in self.flags else []
+
+    def _returned(self, function: Definition, module: Module, depth: int) -> list[Case]:
+        """Return the cases of what a function of the trainer's own returns."""
+        if not isinstance(function, FUNCTIONS):
+            return []
+        returned = [(node.value, scope) for node, scope in module.each(ast.Return) if scope.node is function]
+        return self._any(returned, module, depth) if returned else []
 
     def _any(self, options: list[tuple[ast.expr | None, Scope]], module: Module, depth: int) -> list[Case]:
         """Return the one case in which each of the expressions is possible."""
@@ -137,12 +187,15 @@ class _Origins:
         for level in scope.levels():
             node = level.node
             if isinstance(node, FUNCTIONS) and name in parameter_names(node):
-                if name in level.names or not self.follows:
+                if name in level.names or name in self.tested:
                     return []
                 handed = self.code.handed(node, name, level, module) or []
-                return [case for one in handed[:_MAX_CASES] for case in self.cases(*one, depth)]
+                plain = [one for one in handed[:_MAX_CASES] if one[0] is not None and not _chosen(one[0], one[2])]
+                return [case for one in plain for case in self.cases(*one, depth)]
             if name in level.names and (level is scope or not isinstance(node, ast.ClassDef)):
-                return self._any([(value, level) for value in level.names[name]], module, depth)
+                values = level.names[name]
+                found = self._any([(one, level) for one in _where_set(values, module) or values], module, depth)
+                return [case for case in found if name not in self.tested or not any(one.flag for one in case)]
         return []
 
     def _attribute(self, node: ast.Attribute, scope: Scope, module: Module, depth: int) -> list[Case]:
@@ -157,18 +210,52 @@ class _Origins:
         return [(PathOrigin(flag=node.attr),)] if is_flag else []
 
 
-def _for_local_paths(call: SourceCall) -> bool:
-    """Whether a call is only reached with a path that is not in a bucket, by a test such as `path.startswith("gs://")`."""
+def _chosen(given: ast.expr, module: Module) -> bool:
+    """Whether a call is one of two that get the same expression, in the branches of one test: each may be for another kind of path."""
+    text, here = ast.dump(given), cast(ast.AST, given)
+    while (parent := module.parents.get(id(here))) is not None and not isinstance(parent, FUNCTIONS):
+        if isinstance(parent, ast.If) and here is not parent.test:
+            other = parent.orelse if here in parent.body else parent.body
+            calls = [part for statement in other for part in ast.walk(statement) if isinstance(part, ast.Call)]
+            if any(ast.dump(one) == text for call in calls for one in call.args):
+                return True
+        here = parent
+    return False
+
+
+def _where_set(values: Sequence[ast.expr | None], module: Module) -> list[ast.expr | None]:
+    """Return the lookup of an `AIP_…` variable among what a name is bound to, if it stands below a test of that variable."""
+    for value in values:
+        name = variable(value)
+        here: ast.AST | None = value
+        while name and here is not None:
+            here = module.parents.get(id(here))
+            if isinstance(here, ast.If) and name in _texts(here.test):
+                return [value]
+    return []
+
+
+def _texts(node: ast.AST) -> set[object]:
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+
+
+def _for_local_paths(call: SourceCall, paths: Sequence[ast.expr], code: Code) -> bool:
+    """Whether a call is only reached with a path that is not in a bucket, by a test such as `path.startswith("gs://")` or of an own
+    function that is given the path, or only outside of Vertex AI, by a test of a variable that it sets.
+    """
+    names = {part.id for path in paths for part in ast.walk(path) if isinstance(part, ast.Name)}
     parents, here = call.module.parents, cast(ast.AST, call.node)
     while (parent := parents.get(id(here))) is not None:
         if isinstance(parent, (ast.If, ast.IfExp)) and here is not parent.test:
             body = parent.body if isinstance(parent.body, list) else [parent.body]
-            bucket, in_body = _tests_bucket(parent.test), here in body
+            bucket, in_body = _tests_bucket(parent.test, call), here in body
+            if _is_tested(names, parent.test, call.module, code):
+                return True
             if bucket is not None and in_body != bucket:
                 return True
         block = next((one for _, one in ast.iter_fields(parent) if isinstance(one, list) and here in one), [])
         for before in block[: block.index(here)] if here in block else ():
-            if isinstance(before, ast.If) and _tests_bucket(before.test) and isinstance(before.body[-1], _ENDS):
+            if isinstance(before, ast.If) and _tests_bucket(before.test, call) and isinstance(before.body[-1], _ENDS):
                 return True
         if isinstance(parent, FUNCTIONS):
             return False
@@ -179,18 +266,32 @@ def _for_local_paths(call: SourceCall) -> bool:
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
-def _tests_bucket(test: ast.expr) -> bool | None:
-    """Whether a test holds for paths in a bucket (True) or for all others (False); None if it does not look at that."""
+def _is_tested(names: set[str], test: ast.expr, module: Module, code: Code) -> bool:
+    """Whether a function of the trainer's own decides by one of these names: what it looks at is not known."""
+    for part in ast.walk(test):
+        given = {one.id for one in part.args if isinstance(one, ast.Name)} if isinstance(part, ast.Call) else set()
+        if names & given and isinstance(part, ast.Call) and owned(part.func, module, code) is not None:
+            return True
+    return False
+
+
+def _tests_bucket(test: ast.expr, call: SourceCall) -> bool | None:
+    """Whether a test holds for paths in a bucket, or on Vertex AI (True), or for all others (False); None if it does not look at that."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _tests_bucket(test.operand)
+        inner = _tests_bucket(test.operand, call)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         return None
-    texts = [part.value for part in ast.walk(test) if isinstance(part, ast.Constant)]
-    if not any(isinstance(text, str) and re.match(r"\^?gs(:|$)", text) for text in texts):
+    texts = {*_texts(test)}
+    texts |= {plain_text(bound(part, call.scope)) for part in ast.walk(test) if isinstance(part, ast.Name)}
+    if not any(isinstance(text, str) and _TESTED.match(text) for text in texts):
         return None
-    negated = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.NotEq, ast.NotIn))
-    return not negated
+    is_none = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and None in _texts(test.comparators[0])
+    return not (is_none or (isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.NotEq, ast.NotIn))))
+
+
+_TESTED = re.compile(r"\^?gs(?::|$)|://$|(?:AIP|CLOUD_ML)_\w+$")
+"""A text that a test looks for in a path, or a variable that Vertex AI sets."""
 
 
 def _given_paths(node: ast.Call, position: int) -> list[ast.expr]:
@@ -238,9 +339,59 @@ def variable(node: ast.expr | None) -> str:
     return str(name.value) if isinstance(name, ast.Constant) and name.value in _VARIABLES else ""
 
 
-def _looks_at_schemes(code: Code) -> bool:
-    """Whether the trainer tells paths in buckets from others by itself."""
-    return any(text in ("gs", "gs:", "gs:/", _BUCKET, "/gcs", "/gcs/") for text, _, _ in code.texts_written)
+_SCHEMES = ("gs", "gs:", "gs:/", _BUCKET, "://", "/gcs", "/gcs/")
+_MOST_ROUNDS = 4
+
+
+def _tested_names(code: Code) -> set[str]:
+    """Return the names and attributes whose scheme the trainer looks at, and those that it hands to functions which do.
+
+    An address that is only put together, such as `f"gs://{bucket}"`, is no look at one.
+    """
+    constants: set[str] = set()
+    looked_at: list[tuple[ast.AST, Module]] = []
+    for text, node, module in code.texts_written:
+        parent = module.parents.get(id(node))
+        if text in _SCHEMES and isinstance(parent, ast.Assign):
+            constants |= {target.id for target in parent.targets if isinstance(target, ast.Name)}
+        elif text in _SCHEMES and not isinstance(parent, (ast.JoinedStr, ast.BinOp)):
+            looked_at.append((node, module))
+    looked_at += [(used, module) for used, _, module in code.each(ast.Name) if used.id in constants]
+    found = {name for node, module in looked_at for name in _names_beside(node, module)}
+    scopes = {id(scope.node): scope for module in code.modules for _, scope in module.nodes}
+    functions = [
+        (node, scopes[id(node)], module) for node, _, module in code.each(ast.FunctionDef) if id(node) in scopes
+    ]
+    for _ in range(_MOST_ROUNDS):
+        before = len(found)
+        for used, scope, _ in code.each(ast.Name):  # `parts = urlparse(path)`, whose scheme is looked at
+            made = bound(used, scope) if used.id in found else None
+            found |= _named(made) if isinstance(made, ast.Call) else set()
+        for function, scope, module in functions:
+            for name in found & set(parameter_names(function)):
+                found |= {
+                    one for given, *_ in code.handed(function, name, scope, module) or [] for one in _named(given)
+                }
+        if len(found) == before:
+            break
+    return found
+
+
+def _names_beside(node: ast.AST, module: Module) -> set[str]:
+    """Return the names in the comparison or the call around an expression."""
+    here: ast.AST | None = node
+    while here is not None and not isinstance(here, (ast.Compare, ast.Call, ast.stmt)):
+        here = module.parents.get(id(here))
+    return _named(here) if isinstance(here, (ast.Compare, ast.Call)) else set()
+
+
+def _named(node: ast.AST | None) -> set[str]:
+    """Return the names and attributes of an expression, without the functions that it calls and the object of parsed flags."""
+    parts = list(ast.walk(node)) if node is not None else []
+    called = {id(part.func) for part in parts if isinstance(part, ast.Call)}
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute) and id(part) not in called}
+    names = {part.id for part in parts if isinstance(part, ast.Name) and id(part) not in called}
+    return attributes | {name for name in names if not _NAMESPACES.fullmatch(name)}
 
 
 def mounts(code: Code) -> Iterator[SourcePlace]:

@@ -53,6 +53,7 @@ class Flag:
         type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
         required: Whether the trainer stops when it is not given.
         default: The default if it is one plain constant, else None.
+        empty: Whether it plainly holds nothing (None, "") where the command line does not give it.
         default_variable: The `AIP_…` variable that gives the default, empty if none does.
         choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
@@ -70,6 +71,7 @@ class Flag:
     type: str = "str"
     required: bool = False
     default: str | int | float | bool | None = None
+    empty: bool = False
     default_variable: str = ""
     choices: tuple[str, ...] | None = None
     action: str = "store"

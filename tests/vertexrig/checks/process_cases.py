@@ -26,7 +26,28 @@ WRITES = _PARSER.format("'out'") + "os.makedirs(a.out, exist_ok=True)\njoblib.du
 BY_DEFAULT = _PARSER.format("os.environ['AIP_MODEL_DIR']") + "joblib.dump({}, os.path.join(a.out, 'model.joblib'))\n"
 MAPPED = WRITES.replace("os.makedirs", "a.out = a.out.replace('gs://', '/gcs/')\nos.makedirs")
 
+OR_VARIABLE = _PARSER.format("None").replace("'out'", "None") + "os.makedirs(a.out or os.environ['AIP_MODEL_DIR'])\n"
+VARS = "import argparse, os\np = argparse.ArgumentParser()\np.add_argument('--out')\na = vars(p.parse_args())\nos.makedirs(a['out'])\n"
+_IMPORTS = "import argparse, os\nfrom pathlib import Path\np = argparse.ArgumentParser()\np.add_argument('--out')\np.add_argument('--data')\n"
+BESIDE = (
+    _IMPORTS + "a = p.parse_args()\nif a.data.startswith('gs://'):\n  print(a.data)\nout = Path(a.out)\nout.mkdir()\n"
+)
+HELPED = (
+    _IMPORTS
+    + "a = p.parse_args()\ndef far(p):\n  return p.startswith('gs://')\nd = '/tmp/o' if far(a.out) else a.out\nos.makedirs(a.out)\n"
+)
+CHOSEN = (
+    _IMPORTS
+    + "a = p.parse_args()\ndef near(p):\n  os.makedirs(p)\ndef far(p):\n  pass\nif input():\n  far(a.out)\nelse:\n  near(a.out)\n"
+)
+ADDRESS = WRITES + "print(f'saved to gs://{a.out}')\n"
+
 READING = (
+    Case("gs-path-opened", "job", {}, {ARGS: ["--out=/gcs/my-bucket/o"]}, PROGRAM, OR_VARIABLE),
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=/gcs/my-bucket/o"]}, OUT, VARS),
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=/gcs/my-bucket/o"]}, OUT, ADDRESS),
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=gs://my-bucket/o"]}, OUT, BESIDE, HELPED),
+    Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=gs://my-bucket/o"]}, OUT, BESIDE, CHOSEN),
     Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=/gcs/my-bucket/o"]}, OUT, WRITES),
     Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=gs://my-bucket/o"]}, OUT, WRITES, MAPPED),
     Case("gs-path-opened", "job", {}, {ARGS: ["--out=/gcs/my-bucket/o"]}, PROGRAM, BY_DEFAULT),

@@ -499,6 +499,23 @@ def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
         ),
         ("import keras\nkeras.saving.save_model(m, os.environ['AIP_MODEL_DIR'])", False),
         ("os.makedirs(os.environ['AIP_MODEL_DIR'].rstrip('/'))", True),
+        ("d = 'out'\nif os.environ.get('AIP_MODEL_DIR'):\n  d = os.environ['AIP_MODEL_DIR']\nos.makedirs(d)", True),
+        ("d = os.environ['AIP_MODEL_DIR']\nif os.name:\n  d = '/tmp/m'\nos.makedirs(d)", False),
+        ("def d():\n  return os.environ.get('AIP_MODEL_DIR', 'm')\nos.makedirs(d())", True),
+        ("d = os.environ.get('AIP_MODEL_DIR', 'm')\nif 'AIP_MODEL_DIR' not in os.environ:\n  os.makedirs(d)", False),
+        (
+            "d = os.environ.get('AIP_MODEL_DIR', 'm')\nif os.environ.get('CLOUD_ML_JOB_ID') is None:\n  os.makedirs(d)",
+            False,
+        ),
+        ("d = os.environ.get('AIP_MODEL_DIR', 'm')\nif os.environ.get('AIP_MODEL_DIR'):\n  os.makedirs(d)", True),
+        ("P = 'gs://'\nd = os.environ['AIP_MODEL_DIR']\nif d.startswith(P):\n  pass\nelse:\n  os.makedirs(d)", False),
+        ("def far(p):\n  return '://' in p\nd = os.environ['AIP_MODEL_DIR']\nif not far(d):\n  os.makedirs(d)", False),
+        ("class M:\n  def save_model(self, p):\n    print(p)\nM().save_model(os.environ['AIP_MODEL_DIR'])", False),
+        ("from pathlib import Path\nos.makedirs('/tmp/' + Path(os.environ['AIP_MODEL_DIR']).name)", False),
+        (
+            "b, d = input(), os.environ['AIP_MODEL_DIR']\ne = d\nprint(f'gs://{b}')\nos.makedirs(os.environ['AIP_MODEL_DIR'])",
+            True,
+        ),
     ],
 )
 def test_a_bucket_opened_as_a_folder_is_found(tmp_path: Path, code: str, found: bool) -> None:
