@@ -47,7 +47,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return False
     if pool.python_package is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module
-    line = _line(pool)
+    line = _line(pool, trainer)
     if line and _SHELL.search(line[0]):
         return False  # what the shell passes on is not known
     found = started_program.find(line)
@@ -60,11 +60,12 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
     )
 
 
-def _line(pool: Pool) -> list[str]:
-    """Return a container's command line, as far as the spec gives it; of a shell line that ends in "$@" what it passes on."""
+def _line(pool: Pool, trainer: TrainerSource | None) -> list[str]:
+    """Return a container's command line, as far as the spec and its image give it; of a shell line that ends in "$@" what it passes on."""
     args = pool.args
+    launcher = list(trainer.launcher) if trainer is not None else []
     # `args: [-m, trainer.task]` for an image whose entry point is Python itself
-    command = list((pool.container or {}).get("command", ["python"] if args[:1] == ["-m"] else []))
+    command = list((pool.container or {}).get("command", ())) or launcher or (["python"] if args[:1] == ["-m"] else [])
     if len(command) > 3 and _SHELL.search(command[0]) and command[1] == "-c" and command[2].rstrip().endswith('"$@"'):
         command = command[4:]  # the word before is the shell's $0
     return [*command, *args]
@@ -75,18 +76,19 @@ def whole_line(pool: Pool) -> list[str]:
     return [*map(str, (pool.container or {}).get("command", ())), *pool.args]
 
 
-def processes_asked(pool: Pool) -> int:
+def processes_asked(pool: Pool, trainer: TrainerSource | None) -> int:
     """Return how many processes torchrun or its like is told to start on each replica of a pool, 0 if no number is."""
-    line = whole_line(pool)
+    launcher = trainer.launcher if trainer is not None else ()
+    line = [*launcher, *whole_line(pool)]
     given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(line)) if started_program.launched(line) else None
     return int(given[1]) if given else 0
 
 
-def words(pool: Pool) -> list[str]:
+def words(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     """Return a pool's args from the first that the trainer itself gets."""
     if pool.python_package is not None:
         return pool.args
-    line = _line(pool)
+    line = _line(pool, trainer)
     found = started_program.find(line)
     before = len(line) - len(pool.args)
     return pool.args[max(found.end - before, 0) :] if found is not None else pool.args
@@ -95,7 +97,7 @@ def words(pool: Pool) -> list[str]:
 def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
     """Return the trainer with the flags of the sub-command that the pools choose; with no flag known for certain if the pools differ."""
     pools = trainer_pools(document, trainer)
-    found = [_chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
+    found = [_chosen(trainer, [*trainer.leading, *words(pool, trainer)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
         why = SourceProblem("the pools choose different sub-commands")
         # no rule may then call a flag unknown or missing
@@ -159,7 +161,7 @@ def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Yield each flag of a pool's args with its value, and each positional value."""
     args = pool.args
-    yield from _split(args, len(args) - len(words(pool)), f"{pool.program_path}.args", trainer)
+    yield from _split(args, len(args) - len(words(pool, trainer)), f"{pool.program_path}.args", trainer)
 
 
 def leading(trainer: TrainerSource) -> Iterator[Passed]:

@@ -382,7 +382,7 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
 def gpu_shared(document: Document, context: Context) -> Iterator[Problem]:
     backends = {one.text for one in context.trainer.torch.backends} if context.trainer is not None else set()
     for pool in document.pools:
-        asked, gpus = processes_asked(pool), pool.accelerator_count
+        asked, gpus = processes_asked(pool, context.trainer), pool.accelerator_count
         # by gloo, processes can share a GPU
         if pool.makes_machines and has_gpu(pool, context.catalog) and asked > gpus > 0 and backends != {"gloo"}:
             text = f"a replica has {gpus} GPU{'s' if gpus > 1 else ''}, and torchrun starts {asked} processes: nccl refuses two on one GPU"

@@ -72,7 +72,7 @@ def _processes(pools: Sequence[Pool]) -> tuple[int, str]:
 def _launched(pool: Pool) -> int:
     if not started_program.launched(whole_line(pool)):
         return 1
-    return processes_asked(pool) or max(pool.accelerator_count, 1)
+    return processes_asked(pool, None) or max(pool.accelerator_count, 1)
 
 
 @_plain

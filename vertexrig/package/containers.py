@@ -216,6 +216,7 @@ def _of_dockerfile(
         base_image=image.base,
         lacks_gcsfs=_lacks_gcsfs(source, image, file, context),
         leading=leading,
+        launcher=tuple(head) if not shell and not command and found.end > len(head) else (),
         drops_args=place if shell and found.drops else None,
         entrypoint=replace(place, text=" ".join(head))
         if not shell and not command and started_program.find(head) is not None

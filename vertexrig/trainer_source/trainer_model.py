@@ -293,6 +293,7 @@ class TrainerSource:
         command_required: Whether the program stops without one.
         command: The one that a job's arguments choose; empty if none is.
         command_unknown: The word in its place that is not a sub-command.
+        launcher: Words of an ENTRYPOINT that starts the program which the job's args name, such as torchrun.
         leading: Arguments that the image's entry point gives before the job's own.
         base_image: The image that the container's own starts from; empty if that is not known.
         drops_args: An ENTRYPOINT in shell form, which starts the program without the job's args.
@@ -331,6 +332,7 @@ class TrainerSource:
     command_required: bool = False
     command: str = ""
     command_unknown: str = ""
+    launcher: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
     base_image: str = ""
     drops_args: SourcePlace | None = None

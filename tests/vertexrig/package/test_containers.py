@@ -275,6 +275,11 @@ def test_args_that_repeat_the_entry_point_are_found(tmp_path: Path) -> None:
     assert "args-repeat-entrypoint" not in checked(tmp_path, job("--epochs=2"), own)
     python = folder(tmp_path / "b", 'FROM python:3.11-slim\nCOPY . .\nENTRYPOINT ["python"]\n')
     assert "args-repeat-entrypoint" not in checked(tmp_path, job("train.py", "--epochs=2"), python)
+    launcher = folder(tmp_path / "c", 'FROM python:3.11-slim\nCOPY . .\nENTRYPOINT ["torchrun"]\n')
+    (launcher / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--epochs')\np.parse_args()\n"
+    )
+    assert checked(tmp_path, job("--nproc_per_node=4", "train.py", "--epochs=2"), launcher) == {}
     data = job("python", "train.py", "--epochs=2")
     data["workerPoolSpecs"][0]["containerSpec"]["command"] = ["env"]  # type: ignore[index]
     assert "args-repeat-entrypoint" not in checked(tmp_path, data, own)
