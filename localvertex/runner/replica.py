@@ -119,15 +119,15 @@ def replica_command(
             str(hosts or ""),
             host if sees_names else "",
             str(work) if program.covered else "",
-            bool(gcs) and not _is_in_tmp(program, machine, root),
+            bool(gcs) and not is_in_tmp(program, machine, root),
         ),
         framework=program.framework,
         sources=program.sources,
     )
 
 
-def _is_in_tmp(program: ReplicaProgram, machine: Mapping[str, str], root: Path) -> bool:
-    """Whether something that a program needs of this machine is below /tmp, which then cannot be its own."""
+def is_in_tmp(program: ReplicaProgram, machine: Mapping[str, str], root: Path) -> bool:
+    """Whether something that a program needs of this machine is below /tmp, which then cannot be its own; its arguments do not count."""
     texts = (str(root.resolve()), str(program.cwd or ""), *program.head, *map(str, program.folders), *machine.values())
     return any(path.startswith(f"{TMP}/") for text in texts for path in text.split(os.pathsep))
 

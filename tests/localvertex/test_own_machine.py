@@ -8,12 +8,14 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localvertex.runner import RunOptions, children, run_job
+from localvertex.runner import RunOptions, children, replica, run_job
 from localvertex.runner.children import Command, Machine
+from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.result import JobResult
 from vertexrig.project.local import LocalImage
 
@@ -97,22 +99,41 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) ->
     assert scratch_folders() <= scratch
 
 
-def test_each_replica_has_its_own_tmp(folder: Path, off_tmp: Path) -> None:
-    """What a replica writes to /tmp no other replica and no later job sees, and this machine's /tmp is not changed."""
-    name = f"/tmp/{off_tmp.name}"
-    (folder / "train.py").write_text(f"""
+def test_each_replica_has_its_own_tmp(off_tmp: Path) -> None:
+    """What a program writes to /tmp neither another one nor this machine sees, and it is removed at the program's end."""
+    python = shutil.which("python3", path=os.defpath)
+    if python is None:
+        pytest.skip("this system has no Python of its own, and another one may be below /tmp")
+    (off_tmp / "gs").mkdir()
+    name, scratch = f"/tmp/{off_tmp.name}", scratch_folders()
+    code = f"""
 import os, tempfile, time
 assert not os.path.exists({name!r}) and oct(os.stat("/tmp").st_mode) == "0o41777"
 open({name!r}, "w").write("x")
 assert os.path.dirname(tempfile.mkdtemp()) == "/tmp"
 time.sleep(1)
-""")
-    shutil.copytree(folder, off_tmp / "image")
-    for _ in range(2):
-        done = run(off_tmp / "image", off_tmp / "state", replicas=2)
-        assert done.state == "JOB_STATE_SUCCEEDED", done.error
-    assert not Path(name).exists()
-    assert not list((off_tmp / "state").glob("jobs/*/*/work/*"))
+"""
+    printed: list[str] = []
+    running = children.Children(lambda line: printed.append(line.text))
+    env = {"PATH": os.environ["PATH"], "HOME": str(off_tmp)}
+    command = Command([python, "-c", code], env, off_tmp, machine=Machine(str(off_tmp / "gs"), tmp=True))
+    both = [running.start(one, command) for one in ("one", "two")]
+    while any(child.exit is None for child in both):
+        running.poll(1)
+    running.close()
+    assert [child.exit.code for child in both if child.exit] == [0, 0], printed
+    assert not Path(name).exists() and scratch_folders() <= scratch
+
+
+@pytest.mark.parametrize(
+    ("value", "shared"),
+    [("/home/me/.venv/bin/python", False), ("/tmp/venv/bin/python", True), ("/home/me:/tmp/lib", True), ("/tmpfs/x", False)],
+)  # fmt: skip
+def test_what_is_needed_below_tmp_keeps_it_shared(value: str, shared: bool) -> None:
+    """A program whose interpreter, folder or variable is below the machine's /tmp sees that."""
+    program = ReplicaProgram(("train",), ("--out=/tmp/out",))
+    assert replica.is_in_tmp(program, {"PYTHONPATH": value}, Path("/home/me/.vertexrig")) is shared
+    assert replica.is_in_tmp(replace(program, head=(value,)), {}, Path("/home/me/.vertexrig")) is shared
 
 
 def test_nothing_of_a_killed_replica_is_left(folder: Path, tmp_path: Path) -> None:

@@ -71,19 +71,6 @@ def _line(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     return [*command, *args]
 
 
-def whole_line(pool: Pool) -> list[str]:
-    """Return the words of a pool's command and args."""
-    return [*map(str, (pool.container or {}).get("command", ())), *pool.args]
-
-
-def processes_asked(pool: Pool, trainer: TrainerSource | None) -> int:
-    """Return how many processes torchrun or its like is told to start on each replica of a pool, 0 if no number is."""
-    launcher = trainer.launcher if trainer is not None else ()
-    line = [*launcher, *whole_line(pool)]
-    given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(line)) if started_program.launched(line) else None
-    return int(given[1]) if given else 0
-
-
 def words(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     """Return a pool's args from the first that the trainer itself gets."""
     if pool.python_package is not None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
 from vertexrig.catalog import Catalog, Machine
-from vertexrig.checks._arguments import processes_asked
 from vertexrig.checks.model import (
     GKE,
     LOCATIONS,
@@ -379,10 +378,17 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, f"all GPUs of a job must be in one zone of the region: {', '.join(kinds)}")
 
 
+def processes_asked(line: Sequence[str]) -> int:
+    """Return how many processes torchrun or its like is told to start on each replica by a command line, 0 if no number is."""
+    given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(line))
+    return int(given[1]) if given else 0
+
+
 def gpu_shared(document: Document, context: Context) -> Iterator[Problem]:
     backends = {one.text for one in context.trainer.torch.backends} if context.trainer is not None else set()
     for pool in document.pools:
-        asked, gpus = processes_asked(pool, context.trainer), pool.accelerator_count
+        launcher = context.trainer.launcher if context.trainer is not None else ()
+        asked, gpus = processes_asked([*launcher, *pool.line]), pool.accelerator_count
         # by gloo, processes can share a GPU
         if pool.makes_machines and has_gpu(pool, context.catalog) and asked > gpus > 0 and backends != {"gloo"}:
             text = f"a replica has {gpus} GPU{'s' if gpus > 1 else ''}, and torchrun starts {asked} processes: nccl refuses two on one GPU"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
-from vertexrig.checks._arguments import passed, processes_asked, trainer_pools, whole_line
+from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks.hardware import processes_asked
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, REST, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
@@ -70,9 +71,9 @@ def _processes(pools: Sequence[Pool]) -> tuple[int, str]:
 
 
 def _launched(pool: Pool) -> int:
-    if not started_program.launched(whole_line(pool)):
+    if not started_program.launched(pool.line):
         return 1
-    return processes_asked(pool, None) or max(pool.accelerator_count, 1)
+    return processes_asked(pool.line) or max(pool.accelerator_count, 1)
 
 
 @_plain
@@ -127,7 +128,7 @@ def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]
     if not gpus or use.starts_several:
         return
     for pool in pools:
-        if pool.accelerator_count > 1 and not started_program.launched(whole_line(pool)):
+        if pool.accelerator_count > 1 and not started_program.launched(pool.line):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
             message = (
                 f"{pool.accelerator_count} GPUs, and the trainer is one process on one of them: {idle} would be idle"

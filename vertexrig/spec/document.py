@@ -105,6 +105,11 @@ class Pool:
         return list(self.program.get("args", ()))
 
     @property
+    def line(self) -> list[str]:
+        """The words of its container's command, and of its args."""
+        return [*map(str, (self.container or {}).get("command", ())), *self.args]
+
+    @property
     def env(self) -> list[Mapping[str, Any]]:
         return list(self.program.get("env", ()))
 

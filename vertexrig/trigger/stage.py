@@ -33,10 +33,10 @@ _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
 # themselves. A function needs neither the command line nor what only a person's machine needs: deploying, status,
 # explaining a job, importing one, reports.
-_LEFT_OUT = {"cli", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
+_LEFT_OUT = {"cli", "explain", "functions", "library", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
 _LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "schedule_status.py", "submitted.py"}
 _LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py", "terraform.py", "changes.py"}
-_LEFT_OUT |= {"backfill.py", "methods.tsv"}
+_LEFT_OUT |= {"backfill.py", "fix.py", "methods.tsv"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
