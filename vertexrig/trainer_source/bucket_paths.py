@@ -13,6 +13,7 @@ from vertexrig.trainer_source.code import Code, owned, written_in
 from vertexrig.trainer_source.modules import (
     FUNCTIONS,
     Definition,
+    FunctionNode,
     Module,
     Scope,
     SourceCall,
@@ -58,8 +59,8 @@ _NAMESPACES = re.compile(r"(?:\w+\.)*(?:args|opts?|options|flags|config|cfg|para
 GCSFS = re.compile(rb"\bgcsfs\b|pandas\[[^\]]*gcp")
 """A requirement that brings gcsfs; the extra pandas[gcp] does, too."""
 _DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml", "requirements.txt")
-_MAX_DEPTH = 8
-_MAX_CASES = 16
+# A trainer may be made to exhaust the machine that reads it: functions that call each other in many places.
+_MAX_DEPTH, _MAX_CASES, _MAX_STEPS = 8, 16, 2_000
 
 Case = tuple[PathOrigin, ...]
 """What a path may begin with in one case, such as one call of the function that it is handed to: each of these is possible."""
@@ -136,10 +137,12 @@ class _Origins:
 
     def __init__(self, code: Code, flags: set[str], tested: set[str]) -> None:
         self.code, self.flags, self.tested = code, flags, tested
+        self._steps = 0
 
     def cases(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> list[Case]:
         """Return the cases of a path; none where one of them is not plain."""
-        if node is None or depth > _MAX_DEPTH:
+        self._steps = 0 if depth == 0 else self._steps + 1
+        if node is None or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return []
         texts = self.code.texts(node, scope, module)
         if texts is not None:
@@ -340,7 +343,6 @@ def variable(node: ast.expr | None) -> str:
 
 
 _SCHEMES = ("gs", "gs:", "gs:/", _BUCKET, "://", "/gcs", "/gcs/")
-_MOST_ROUNDS = 4
 
 
 def _tested_names(code: Code) -> set[str]:
@@ -357,23 +359,27 @@ def _tested_names(code: Code) -> set[str]:
         elif text in _SCHEMES and not isinstance(parent, (ast.JoinedStr, ast.BinOp)):
             looked_at.append((node, module))
     looked_at += [(used, module) for used, _, module in code.each(ast.Name) if used.id in constants]
-    found = {name for node, module in looked_at for name in _names_beside(node, module)}
-    scopes = {id(scope.node): scope for module in code.modules for _, scope in module.nodes}
-    functions = [
-        (node, scopes[id(node)], module) for node, _, module in code.each(ast.FunctionDef) if id(node) in scopes
-    ]
-    for _ in range(_MOST_ROUNDS):
-        before = len(found)
-        for used, scope, _ in code.each(ast.Name):  # `parts = urlparse(path)`, whose scheme is looked at
-            made = bound(used, scope) if used.id in found else None
-            found |= _named(made) if isinstance(made, ast.Call) else set()
-        for function, scope, module in functions:
-            for name in found & set(parameter_names(function)):
-                found |= {
-                    one for given, *_ in code.handed(function, name, scope, module) or [] for one in _named(given)
-                }
-        if len(found) == before:
-            break
+    scopes = {id(scope): scope for module in code.modules for _, scope in module.nodes}.values()
+    modules = {id(scope): module for module in code.modules for _, scope in module.nodes}
+    made: dict[str, list[ast.Call]] = {}  # `parts = urlparse(path)`, whose scheme is looked at
+    taken: dict[str, list[tuple[FunctionNode, Scope]]] = {}  # functions, by their parameters
+    for scope in scopes:
+        for name, values in scope.names.items():
+            made.setdefault(name, []).extend(one for one in values if isinstance(one, ast.Call))
+        function = scope.node
+        for name in parameter_names(function) if isinstance(function, FUNCTIONS) else ():
+            taken.setdefault(name, []).append((cast(FunctionNode, function), scope))
+    found: set[str] = set()
+    fresh = {name for node, module in looked_at for name in _names_beside(node, module)}
+    while fresh:
+        found |= fresh
+        following: set[str] = set()
+        for name in fresh:
+            following = following.union(*map(_named, made.get(name, ())))
+            for taker, scope in taken.get(name, ()):
+                for given, *_ in code.handed(taker, name, scope, modules[id(scope)]) or ():
+                    following |= _named(given)
+        fresh = following - found
     return found
 
 
