@@ -200,7 +200,11 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up
 def find_python(version: str) -> str:
     """Return pyenv's Python of a version, which uv does not look for; the version itself if pyenv has none, for uv to find."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
+    try:
+        programs = sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True)
+    except OSError:  # another user's, as after `su`, which keeps PYENV_ROOT
+        programs = []
+    for program in programs:
         if subprocess.run([program, "-I", "-c", "import venv"], capture_output=True, check=False).returncode == 0:
             return str(program)
     return version

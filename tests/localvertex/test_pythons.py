@@ -104,6 +104,16 @@ def test_the_newest_python_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest
     assert pythons.find_python("3.9") == "3.9"
 
 
+def test_a_pyenv_of_another_user_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be looked at, as after `su`, has no Python."""
+
+    def refused(*_: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "glob", refused)
+    assert pythons.find_python("3.10") == "3.10"
+
+
 def test_a_python_of_pyenv_imports_nothing_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
