@@ -282,13 +282,14 @@ class Studies:
 def with_trials(store: ResourceStore, study: StoredResource, *, whole: bool = False) -> Json:
     """Return a tuning job's body with its trials, as the API shows it; with `whole`, with all that is known of them."""
     trials = [_shown(record, whole) for record in store.trials(study.name)]
-    trials = trials if whole else [_waiting(store, study, trial) for trial in trials]
+    if not whole and study.body["state"] not in ENDED:
+        trials = [_waiting(store, study, trial) for trial in trials]
     return {**study.body, "trials": trials} if trials else study.body
 
 
 def _waiting(store: ResourceStore, study: StoredResource, trial: Json) -> Json:
     """Return a trial as one that is only asked for while its job waits (index id 53540132913, 2026-03-13)."""
-    if trial.get("state") != TrialState.ACTIVE.value:
+    if trial["state"] != TrialState.ACTIVE.value:
         return trial
     job = store.get(store.child(study.name, str(trial["id"])))
     if job is not None and job.body["state"] not in (PENDING, QUEUED):

@@ -83,7 +83,7 @@ class JsonApi(Api):
                 pass
             return self._made[key][1]
         response = await self._cut(request)
-        if response.status_code < 500 and len(self._made) < _MOST_KEPT:
+        if response.status_code < 400 and len(self._made) < _MOST_KEPT:
             self._made[key] = now, response
         return response
 

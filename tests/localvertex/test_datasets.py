@@ -315,9 +315,9 @@ def test_what_cannot_be_given_is_refused(here: server.RunningServer, given: Any,
 
 def test_the_trials_of_a_given_study(api: Api, here: server.RunningServer) -> None:
     """A tuning job that is given with trials shows them."""
-    trials = [{"id": "1", "state": "SUCCEEDED"}, {"id": "2", "state": "INFEASIBLE"}]
+    trials = [{"id": "1", "state": "SUCCEEDED"}, {"id": "2", "state": "ACTIVE"}]
     name = control.seed(here, {"name": GIVEN.format("hyperparameterTuningJobs", 8), "trials": trials})
-    assert [(one["id"], one["state"]) for one in api.get(name)["trials"]] == [("1", "SUCCEEDED"), ("2", "INFEASIBLE")]
+    assert [(one["id"], one["state"]) for one in api.get(name)["trials"]] == [("1", "SUCCEEDED"), ("2", "ACTIVE")]
 
 
 def test_a_list_of_studies_has_their_trials(api: Api, here: server.RunningServer) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vertexrig.checks import strategy
-from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks._arguments import Passed, passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.document import Document
 from vertexrig.trainer_source.trainer_model import PathOrigin, PathUse, Save, TrainerSource
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
 _RUN = "Python 3.11, NumPy 2.4.6, PyTorch 2.13.0 and pandas 3.1.1 on a gs:// path, run 2026-11-22"
 _BUCKET = "gs://"
+_MOST_PLACES = 3
+"""Further places that a finding names."""
 
 
 def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
@@ -68,7 +70,8 @@ def gs_path_opened(document: Document, context: Context) -> Iterator[Problem]:
     fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
     for (path, given), uses in where.items():
         others = list(dict.fromkeys(f"{use.file}:{use.line}" for use in uses))[1:]
-        also = f" (as in {', '.join(others)})" if others else ""
+        more = f" and {len(others) - _MOST_PLACES} more" if len(others) > _MOST_PLACES else ""
+        also = f" (as in {', '.join(others[:_MOST_PLACES])}{more})" if others else ""
         message = (
             f"{uses[0].file}:{uses[0].line}: {uses[0].function}() takes a local path, and is given {given}: it fails, or what it "
             f"writes is lost with the machine{also}"
@@ -87,48 +90,50 @@ def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
 def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse, str, str]]:
     """Yield each use of a path in a bucket by what cannot use it: the path of the finding, and the gs:// path in words."""
     trainer = context.trainer
-    pools = trainer_pools(document, trainer) if trainer is not None and not trainer.problems else []
-    if trainer is None or not pools:
+    if trainer is None:
         return
-    foreign = pools[0].container is not None and pools[0].image not in context.built and not trainer.lacks_gcsfs
+    # What flags get is known of these pools only; texts and variables are the same in each.
+    pools = [] if trainer.problems else trainer_pools(document, trainer)
+    first = next(iter(pools or document.pools), None)
+    if first is None:
+        return
+    arguments = [item for pool in pools for item in passed(pool, trainer) if item.flag is not None]
+    foreign = first.container is not None and first.image not in context.built and not trainer.lacks_gcsfs
     for use in trainer.path_uses:
         if use.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
             continue
         # A flag that is not given leaves the choice to what stands behind it: `args.out or os.environ["AIP_MODEL_DIR"]`.
-        origins = [origin for origin in use.origins if not _is_absent(origin, trainer, pools)]
-        given = [_given(origin, trainer, pools, document) for origin in origins]
-        if given and all(given):
+        origins = [origin for origin in use.origins if not _is_absent(origin, trainer, arguments)]
+        given = [_given(origin, trainer, arguments, bool(document.output_folder)) for origin in origins]
+        if given and all(given) and (pools or not any(origin.flag for origin in use.origins)):
             path, text = given[0] or ("", "")
-            yield use, path, text
+            yield use, path or first.program_path, text
 
 
-def _is_absent(origin: PathOrigin, trainer: TrainerSource, pools: list[Pool]) -> bool:
+def _is_absent(origin: PathOrigin, trainer: TrainerSource, arguments: list[Passed]) -> bool:
     """Whether a flag gives nothing: the job does not name it, and its default is plainly nothing."""
-    if not any(flag.dest == origin.flag and flag.empty for flag in trainer.flags):
-        return False
-    named = {item.flag.dest for pool in pools for item in passed(pool, trainer) if item.flag is not None}
-    return origin.flag not in named
+    empty = any(flag.dest == origin.flag and flag.empty for flag in trainer.flags)
+    return empty and not any(item.flag is not None and item.flag.dest == origin.flag for item in arguments)
 
 
-def _given(origin: PathOrigin, trainer: TrainerSource, pools: list[Pool], document: Document) -> tuple[str, str] | None:
-    """Return the path of the finding and the gs:// path in words; None if the value is not in a bucket."""
-    by_variable = "the gs:// path in {}" if document.output_folder else ""
-    if origin.is_variable:
-        return (pools[0].program_path, by_variable.format(origin.source)) if by_variable else None
+def _given(
+    origin: PathOrigin, trainer: TrainerSource, arguments: list[Passed], has_output: bool
+) -> tuple[str, str] | None:
+    """Return the argument that gives a gs:// path ("" if none does), and the path in words; None if the value is not in a bucket."""
+    if origin.variable:
+        return ("", f"the gs:// path in {origin.variable}") if has_output else None
     if not origin.flag:
-        return (pools[0].program_path, origin.source) if origin.source.startswith(_BUCKET) else None
-    for pool in pools:
-        for item in passed(pool, trainer):
-            if item.flag is not None and item.flag.dest == origin.flag:
-                # an argument replaces the default, so a default in a bucket does not count
-                return (item.path, f"{item.name}={item.value}") if (item.value or "").startswith(_BUCKET) else None
+        return ("", origin.text) if origin.text.startswith(_BUCKET) else None
+    for item in arguments:
+        if item.flag is not None and item.flag.dest == origin.flag:
+            # an argument replaces the default, so a default in a bucket does not count
+            return (item.path, f"{item.name}={item.value}") if (item.value or "").startswith(_BUCKET) else None
     flag = next((flag for flag in trainer.flags if flag.dest == origin.flag), None)
-    if flag is not None and flag.default_variable and by_variable:
-        default = f"{by_variable.format(flag.default_variable)}, the default of --{origin.flag}"
-        return pools[0].program_path, default
-    if flag is not None and isinstance(flag.default, str) and flag.default.startswith(_BUCKET):
-        return pools[0].program_path, f"{flag.default}, the default of --{origin.flag}"
-    return None
+    if flag is None:
+        return None
+    default = PathOrigin(text=flag.default if isinstance(flag.default, str) else "", variable=flag.default_variable)
+    found = _given(default, trainer, arguments, has_output)
+    return ("", f"{found[1]}, the default of {flag.names[0]}") if found is not None else None
 
 
 def _problem(use: PathUse, path: str, given: str) -> Problem:

@@ -19,8 +19,9 @@ from vertexrig.trainer_source.trainer_model import SourcePlace, SourceProblem, T
 
 # Images with a CMD and no ENTRYPOINT, by their Dockerfiles: docker-library/python 3.11/slim-bullseye, alpinelinux/docker-alpine
 # 3.23, tianon/docker-brew-ubuntu-core jammy (read 2026-11-21). Debian's was not found.
-_PACKAGE_FILES = (".txt", ".in", ".toml", ".cfg", ".lock", ".yml", ".yaml")
 _PLAIN_BASES = ("python", "ubuntu", "alpine")
+_PACKAGE_FILES = (".txt", ".in", ".toml", ".cfg", ".lock", ".yml", ".yaml")
+_LONGEST = 1 << 20  # bytes of a file that names packages; a longer one is data
 
 
 @dataclass(frozen=True)
@@ -237,11 +238,13 @@ def _of_dockerfile(
 
 def _lacks_gcsfs(source: TrainerSource, image: DockerImage, file: Path, context: Path) -> bool:
     """Whether an image of Docker Hub's Python installs no gcsfs, as far as its Dockerfile and the files of its packages say."""
-    if source.names_gcsfs or not _plain(image.base) or "python" not in image.base:
+    needed = any(use.by_gcsfs for use in source.path_uses) and not source.names_gcsfs
+    if not needed or not _plain(image.base) or "python" not in image.base:
         return False
     texts = [path for path in (*context.glob("*"), *context.glob("*/*")) if path.suffix in _PACKAGE_FILES]
     try:
-        return not any(GCSFS.search(path.read_bytes()) for path in (file, *texts) if path.is_file())
+        files = [path for path in (file, *texts) if path.is_file() and path.stat().st_size <= _LONGEST]
+        return not any(GCSFS.search(path.read_bytes()) for path in files)
     except OSError:
         return False
 

@@ -94,7 +94,7 @@ def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
                     writes = (
                         not reads or used_as in _WRITES_TO_PATH or _writes(call) or _is_written_to(used, call.module)
                     )
-                    writes = writes or (function in _WRITERS and all(origin.is_variable for origin in case))
+                    writes = writes or (function in _WRITERS and all(origin.variable for origin in case))
                     name = method if of_object else function
                     place = call.module.file, call.node.lineno
                     yield PathUse(name, case, writes, function in _PANDAS, *place)
@@ -148,7 +148,7 @@ class _Origins:
         if texts is not None:
             return [tuple(PathOrigin(text) for text in texts)]
         if name := variable(node):
-            return [(PathOrigin(name),)]
+            return [(PathOrigin(variable=name),)]
         if isinstance(node, ast.Constant):
             return [(PathOrigin(node.value),)] if isinstance(node.value, str) else []
         if isinstance(node, ast.Name):
@@ -337,8 +337,7 @@ def variable(node: ast.expr | None) -> str:
     elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
         return variable(node.values[0])
     elif isinstance(node, ast.IfExp):
-        names = {part.value for part in ast.walk(node.test) if isinstance(part, ast.Constant)}
-        return found if (found := variable(node.body)) in names else ""
+        return found if (found := variable(node.body)) in _texts(node.test) else ""
     return str(name.value) if isinstance(name, ast.Constant) and name.value in _VARIABLES else ""
 
 
@@ -359,16 +358,15 @@ def _tested_names(code: Code) -> set[str]:
         elif text in _SCHEMES and not isinstance(parent, (ast.JoinedStr, ast.BinOp)):
             looked_at.append((node, module))
     looked_at += [(used, module) for used, _, module in code.each(ast.Name) if used.id in constants]
-    scopes = {id(scope): scope for module in code.modules for _, scope in module.nodes}.values()
-    modules = {id(scope): module for module in code.modules for _, scope in module.nodes}
+    scopes = {id(scope): (scope, module) for module in code.modules for _, scope in module.nodes}
     made: dict[str, list[ast.Call]] = {}  # `parts = urlparse(path)`, whose scheme is looked at
-    taken: dict[str, list[tuple[FunctionNode, Scope]]] = {}  # functions, by their parameters
-    for scope in scopes:
+    taken: dict[str, list[tuple[FunctionNode, Scope, Module]]] = {}  # functions, by their parameters
+    for scope, module in scopes.values():
         for name, values in scope.names.items():
             made.setdefault(name, []).extend(one for one in values if isinstance(one, ast.Call))
         function = scope.node
         for name in parameter_names(function) if isinstance(function, FUNCTIONS) else ():
-            taken.setdefault(name, []).append((cast(FunctionNode, function), scope))
+            taken.setdefault(name, []).append((cast(FunctionNode, function), scope, module))
     found: set[str] = set()
     fresh = {name for node, module in looked_at for name in _names_beside(node, module)}
     while fresh:
@@ -376,8 +374,8 @@ def _tested_names(code: Code) -> set[str]:
         following: set[str] = set()
         for name in fresh:
             following = following.union(*map(_named, made.get(name, ())))
-            for taker, scope in taken.get(name, ()):
-                for given, *_ in code.handed(taker, name, scope, modules[id(scope)]) or ():
+            for taker, scope, module in taken.get(name, ()):
+                for given, *_ in code.handed(taker, name, scope, module) or ():
                     following |= _named(given)
         fresh = following - found
     return found

@@ -205,20 +205,17 @@ class Save:
 
 @dataclass(frozen=True)
 class PathOrigin:
-    """What a path begins with.
+    """What a path begins with: one of these.
 
     Args:
-        source: Its text (`gs://bucket/data`), or the name of the `AIP_…` variable that holds it; empty for a flag.
-        flag: The attribute of the flag that gives it, empty if none does.
+        text: Text, such as `gs://bucket/data`.
+        variable: The name of the `AIP_…` variable that holds it, which is a gs:// path.
+        flag: The attribute of the flag that gives it.
     """
 
-    source: str = ""
+    text: str = ""
+    variable: str = ""
     flag: str = ""
-
-    @property
-    def is_variable(self) -> bool:
-        """Whether an `AIP_…` variable holds it, which is a gs:// path."""
-        return self.source.startswith("AIP_")
 
 
 @dataclass(frozen=True)

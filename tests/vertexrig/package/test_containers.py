@@ -303,6 +303,20 @@ def test_pandas_without_gcsfs_in_an_image_of_its_own_is_found(
     assert ("gs-path-read" in {one["id"] for one in done.document["findings"]}) is found
 
 
+@pytest.mark.parametrize("command", [None, ["bash", "-c", "python train.py"]])
+def test_a_lost_model_is_found_whatever_starts_the_trainer(tmp_path: Path, command: list[str] | None) -> None:
+    """Also where a shell does, and where a module of the trainer cannot be read; a text that begins like a variable is a text."""
+    app = folder(tmp_path / "a", 'FROM python:3.11-slim\nCOPY . .\nENTRYPOINT ["python", "train.py"]\n')
+    code = "import os\nimport broken\nos.makedirs(os.environ['AIP_MODEL_DIR'])\nos.makedirs('AIP_notes')\n"
+    (app / "train.py").write_text(code)
+    (app / "broken.py").write_text("def (\n")
+    data = {**job(command=command), "baseOutputDirectory": {"outputUriPrefix": "gs://my-bucket/out"}}
+    (tmp_path / "job.yaml").write_text(json.dumps(data))
+    done = typed("check", str(tmp_path / "job.yaml"), "--trainer", str(app), "--format", "json")
+    found = [one["message"] for one in done.document["findings"] if one["id"] == "gs-path-opened"]
+    assert len(found) == 1 and found[0].startswith("train.py:3: os.makedirs() takes a local path")
+
+
 def test_a_program_that_comes_from_elsewhere_is_not_held_against_the_folder(tmp_path: Path) -> None:
     """A script that git brings into the image: said in one line, with no word on its flags."""
     app = folder(tmp_path / "a", 'FROM x\nRUN git clone https://h/r /opt/r\nENTRYPOINT ["python", "/opt/r/run.py"]\n')
