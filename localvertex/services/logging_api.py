@@ -208,7 +208,7 @@ def _resource(resource: Json) -> Json:
     """Return a monitored resource without labels that the service drops; 400 for a type or a label that is not known."""
     kind, labels = str(resource["type"]), resource.get("labels", {})
     if not is_monitored(kind):
-        raise invalid(f"Resource Type not supported: {kind[:200]}")
+        raise invalid(f"Resource type not supported: {kind[:200]}")
     kept = {key: value for key, value in labels.items() if (kind, key) not in DROPPED}
     if wrong := extra_label(kind, kept):  # google-cloud-java issue 1994
         raise invalid(f"Resource {kind} has extra label: {wrong[:200]}")

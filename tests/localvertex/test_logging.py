@@ -159,7 +159,7 @@ def test_the_type_of_a_resource(tmp_path: Path) -> None:
     for kind in ("gce_instance", "ml_job", "aiplatform.googleapis.com/Model"):
         write(store, {"textPayload": "x", "resource": {"type": kind}})
     for kind in ("compute.googleapis.com", "gce_instanc", "/Model"):
-        with pytest.raises(ApiError, match=f"^Resource Type not supported: {kind}$"):
+        with pytest.raises(ApiError, match=f"^Resource type not supported: {kind}$"):
             write(store, {"textPayload": "x", "resource": {"type": kind}})
 
 
@@ -203,7 +203,7 @@ def test_partial_success_keeps_the_good_entries(tmp_path: Path) -> None:
         write(store, *entries, {"textPayload": "x", "resource": {"type": "y"}}, partialSuccess=True)
     errors = refused.value.details[0]["logEntryErrors"]
     assert [entry["textPayload"] for entry in store.query(parse(""))[0]] == ["good"]
-    assert errors.keys() == {"1", "2"} and errors["2"] == {"code": 3, "message": "Resource Type not supported: y"}
+    assert errors.keys() == {"1", "2"} and errors["2"] == {"code": 3, "message": "Resource type not supported: y"}
     assert errors["1"]["message"] == refused.value.message
 
 
