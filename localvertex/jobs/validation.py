@@ -28,7 +28,9 @@ Check = Callable[[spec.Document, str], Iterable[Finding]]
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
 _MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
 _DISK = "The machine type '{machine}' requires the boot disk type to be 'hyperdisk-balanced'."
-_ALONE = frozenset({"accelerator-on-machine", "disk-machine", "machine-unknown", "machine-not-for-training"})
+_ALONE = frozenset(
+    {"accelerator-on-machine", "disk-machine", "image-unknown", "machine-unknown", "machine-not-for-training"}
+)
 """Rules whose words are the whole message: no list and no field is around them (vertex-ai-samples issue 213)."""
 _RECORDED: dict[str, tuple[str, str]] = {
     "accelerator-pair": (
@@ -39,6 +41,8 @@ _RECORDED: dict[str, tuple[str, str]] = {
     "machine-unknown": (_MACHINE_TYPE, ""),
     "machine-not-for-training": (_MACHINE_TYPE, ""),
     "disk-machine": (_DISK, ""),
+    # A readme has the sentence without the name (index id 55435619358); its quotes are those of a machine type's.
+    "image-unknown": ('Image "{image}" is not supported.', ""),
     "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
     "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
     "env-value": ("Required field is not set.", ""),
@@ -206,7 +210,11 @@ def _refuse(
     found: list[Finding] = []
     # The checks take a document that could be read.
     if check is not None and not reading:
-        found = [f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED]
+        found = [
+            f
+            for f in check(document, region)
+            if f.severity is Severity.ERROR or f.id in _REFUSED or _has_wrong_name(document, f)
+        ]
     alone = [f for f in found if f.id in _ALONE or _lacks_machine(document, f)]
     problems += [_recorded(document, f, prefix) for f in found if f not in alone]
     if not problems and not document.job.get("workerPoolSpecs"):
@@ -222,6 +230,17 @@ def _lacks_machine(document: spec.Document, finding: Finding) -> bool:
     place = _POOL_PATH.match(finding.path) if finding.id in _REGIONS else None
     machine = load().machines.get(document.pools[int(place["pool"])].machine_type) if place else None
     return machine is not None and bool(machine.accelerators) and machine.family != "n1"  # to which they are added
+
+
+def _has_wrong_name(document: spec.Document, finding: Finding) -> bool:
+    """Whether a package's image is no prebuilt image, and no newer one than our list has: its framework or version is listed otherwise."""
+    place = _POOL_PATH.match(finding.path) if finding.id == "image-unknown" else None
+    pool = document.pools[int(place["pool"])] if place else None
+    if pool is None or pool.python_package is None:
+        return False
+    framework, _, rest = pool.image.rpartition("/")[2].partition(":")[0].partition(".")
+    listed = [image.name.split(".") for image in load().images]
+    return all(name[0] != framework for name in listed) or any(name[1] == rest.partition(".")[0] for name in listed)
 
 
 def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -255,7 +274,7 @@ def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[s
     if not words or place is None:
         return _field(finding.path, prefix), finding.message
     pool = document.pools[int(place["pool"])]
-    said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, pools=_POOLS)
+    said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, image=pool.image, pools=_POOLS)
     path = f"{place[0]}.{field}" if field else finding.path
     return prefix + snake(path), said
 
