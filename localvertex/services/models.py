@@ -165,7 +165,7 @@ class Models:
             _check(own)
             if not own.get("displayName"):
                 raise invalid("Model display_name is required.")
-            own.update(etag=resources.etag(), updateTime=(time := resources.now()), versionUpdateTime=time)
+            own.update(etag=resources.etag(), versionUpdateTime=resources.now())
             for one in versions.values():
                 one.update({key: own[key] for key in _SHARED if key in own})
 
@@ -227,8 +227,18 @@ class Models:
         return Done(location_of(name), "ExportModelOperationMetadata", "ExportModelResponse", {}, name, details=details)
 
     def import_evaluation(self, request: Json) -> Json:
-        """ImportModelEvaluation, of the default version unless the parent ends in @VERSION."""
-        return self.evaluations.add(self._version_name(request["parent"]), request.get("modelEvaluation") or {})
+        """ImportModelEvaluation, of the default version unless the parent ends in @VERSION.
+
+        The answer has the parent as it was written, and what was sent (mlops-w-vertex-ai, 2025-01).
+        """
+        parent, sent = str(request["parent"]), request.get("modelEvaluation") or {}
+        # Rows of numbers, as an evaluation by AutoML shows them (python-aiplatform issue 5570).
+        rows = ((sent.get("metrics") or {}).get("confusionMatrix") or {}).get("rows") or ()
+        if any(isinstance(row, list) for row in rows):
+            raise invalid("Invalid Metrics Format")
+        made = self.evaluations.add(self._version_name(parent), sent)
+        own = {key: value for key, value in made.items() if key != "createTime"}
+        return {**own, "name": f"{parent}/evaluations/{resources.last_part(made['name'])}"}
 
     def evaluation(self, request: Json) -> Json:
         """GetModelEvaluation, whichever version of the model it is of unless the name has an @VERSION."""
@@ -314,6 +324,10 @@ def _give(versions: dict[str, Json], number: str, aliases: Sequence[str]) -> Non
 
 def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
     default = next(one for one in versions.values() if "default" in one["versionAliases"])
+    # A model was updated when one of its versions was (mlops-w-vertex-ai, 2025-01).
+    updated = max(one["versionUpdateTime"] for one in versions.values())
+    for one in versions.values():
+        one["updateTime"] = updated
     # In place: `ResourceStore.change` keeps this very dict.
     body.clear()
     body.update(default)

@@ -507,18 +507,37 @@ def test_evaluations_are_those_of_a_version(services: Services) -> None:
     sent = {"metricsSchemaUri": "gs://schemas/forecasting.yaml", "metrics": {"rSquared": 0.5}}
     first = services("ImportModelEvaluation", parent=name, modelEvaluation=sent)
     second = services("ImportModelEvaluation", parent=f"{name}@2", modelEvaluation={**sent, "displayName": "two"})
-    assert re.fullmatch(rf"{name}@1/evaluations/[0-9]+", first["name"]) and second["name"].startswith(f"{name}@2/")
-    assert first == {**sent, "name": first["name"], "createTime": first["createTime"]}
-    assert services("ListModelEvaluations", parent=f"{name}@2") == {"modelEvaluations": [second]}
-    assert services("GetModelEvaluation", name=first["name"]) == first
-    for one, version in ((first, "@1"), (second, "@2")):  # the SDK asks without a version
-        assert services("GetModelEvaluation", name=one["name"].replace(version, "")) == one
+    assert re.fullmatch(rf"{name}/evaluations/[0-9]+", first["name"]) and second["name"].startswith(f"{name}@2/")
+    assert first == {**sent, "name": first["name"]}  # the answer to an import has no version of its own, and no time
+    for one, version in ((first, "@1"), (second, "@2")):
+        (kept,) = services("ListModelEvaluations", parent=f"{name}{version}")["modelEvaluations"]
+        assert kept == {
+            **one,
+            "name": f"{name}{version}/evaluations/{one['name'].split('/')[-1]}",
+            "createTime": kept["createTime"],
+        }
+        for known in (kept["name"], kept["name"].replace(version, "")):  # the SDK asks without a version
+            assert services("GetModelEvaluation", name=known) == kept
     services("DeleteModelVersion", name=f"{name}@2")
     with pytest.raises(ApiError, match="does not exist"):
         services("GetModelEvaluation", name=second["name"])
     services("DeleteModel", name=name)
     with pytest.raises(ApiError, match="does not exist"):
         services("GetModelEvaluation", name=first["name"])
+
+
+def test_a_confusion_matrix_of_bare_rows_is_refused(services: Services) -> None:
+    """Its rows are messages; lists of numbers, as AutoML's evaluations are printed, are refused in the service's words."""
+    name = upload(services)
+
+    def add(*rows: Any) -> None:
+        metrics = {"logLoss": 1.4, "confusionMatrix": {"rows": [*rows]}}
+        sent = {"metricsSchemaUri": "gs://schemas/classification.yaml", "metrics": metrics}
+        services("ImportModelEvaluation", parent=name, modelEvaluation=sent)
+
+    add({"row": [1, 2]}, {"row": [0, 3]})
+    with pytest.raises(ApiError, match="^Invalid Metrics Format$"):
+        add([1, 2], [0, 3])
 
 
 def test_a_models_files_are_exported(services: Services, tmp_path: Path) -> None:
