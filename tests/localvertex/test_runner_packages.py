@@ -10,34 +10,10 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import Line, RunOptions, packages, pythons, run_job
-from tests.support.jobkit import IMAGE, job, output, pool, sdist
+from tests.support.jobkit import IMAGE, container, job, output, pool, sdist
 from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)
-
-
-def test_a_package_that_does_not_build(root: Path) -> None:
-    """The job fails as the executor would make it fail, and says which package and why."""
-    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
-    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
-    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
-
-
-def test_a_package_that_is_not_there(root: Path) -> None:
-    """A missing package is named, with the place it was looked for."""
-    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
-
-
-@pytest.mark.whole
-def test_a_module_that_is_not_there(root: Path) -> None:
-    """A wrong module fails the job with Python's own words."""
-    one = pool("")
-    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
-    result = run_job(job(one), root=root, options=FAST)
-    assert result.error is not None and "No module named trainer.tsak" in result.error.message
 
 
 @pytest.mark.whole
@@ -45,11 +21,8 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
     """Requirements the interpreter already satisfies are taken from it, without an index."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
-    result = run_job(
-        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
-        root=root,
-        options=FAST,
-    )
+    spec = job(pool("import psutil", package="gs://packages/needs.tar.gz"))
+    result = run_job(spec, root=root, options=FAST)
     assert result.succeeded, result.error
     sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
     result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
@@ -78,14 +51,20 @@ def test_what_the_image_has_and_this_machine_lacks(root: Path, monkeypatch: pyte
     )
 
 
-def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path) -> None:
-    """A framework that pip installed for a job's package is what the stand-in has, and not the one of the Python below."""
+@pytest.mark.parametrize(
+    ("distribution", "framework"),
+    [("tensorflow", "tensorflow"), ("tensorflow_cpu", "tensorflow"), ("tensorflow-intel", "tensorflow"), ("tf_keras", "tf_keras")],
+)  # fmt: skip
+def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path, distribution: str, framework: str) -> None:
+    """A framework that pip installed for a job's package is what the stand-in has, and not the one of the Python below; TensorFlow also
+    by its distribution for CPUs, or Windows' own.
+    """
     base = packages.Interpreter("python", (), True, True, "3.10.1", {"tensorflow": "2.21.0", "tf_keras": "2.21.0"})
-    about = tmp_path / "env/lib/python3.10/site-packages/tensorflow-2.17.1.dist-info"
+    about = tmp_path / f"env/lib/python3.10/site-packages/{distribution}-2.17.1.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Name: tensorflow\nVersion: 2.17.1\n")
+    (about / "METADATA").write_text(f"Name: {distribution}\nVersion: 2.17.1\n")
     seen = packages.with_own(base, tmp_path / "env/bin/python")
-    assert seen.installed == {"tensorflow": "2.17.1", "tf_keras": "2.21.0"}
+    assert seen.installed == {**base.installed, framework: "2.17.1"}
 
 
 @pytest.mark.whole
@@ -133,9 +112,7 @@ def test_a_command_in_docker_hub_s_image_of_python(root: Path) -> None:
         ("mine/python:3.12", False),
         ("python-x:1", False),
     ):
-        container = {"imageUri": image, "command": ["sh", "-c", "python3 -c 'print(6 * 7)'"]}
-        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
-        lines: list[Line] = []
+        one, lines = container(image, "sh", "-c", "python3 -c 'print(6 * 7)'"), list[Line]()
         done = run_job(job(one), root=root, on_line=lines.append, options=RunOptions(grace=0.5, engine="none"))
         assert done.succeeded is runs and ("42" in [line.text for line in lines]) is runs, (image, done.error)
 
@@ -154,9 +131,7 @@ def test_a_command_that_installs_changes_its_replica_alone(
     bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
     options = RunOptions(grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ())})
-    lines: list[Line] = []
-    container = {"imageUri": image, "command": [*start, bring.format(user=user)]}
-    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    one, lines = container(image, *start, bring.format(user=user)), list[Line]()
     done = run_job(job(one, one), root=root, on_line=lines.append, options=options)
     assert done.succeeded, (done.error, lines)
     texts = [line.text for line in lines]

@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,16 @@ def pool(
             "pythonModule": "trainer.task",
             "args": [code, *args],
         },
+    }
+
+
+def container(image: str, *command: str, args: Sequence[str] = (), replicas: int = 1, **env: str) -> dict[str, Any]:
+    """A worker pool of an image."""
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    return {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": replicas,
+        "containerSpec": {"imageUri": image, "command": list(command), "args": list(args), "env": variables},
     }
 
 
