@@ -16,17 +16,12 @@ from vertexrig.project.local import LocalImage
 FAST = RunOptions(grace=0.5)
 
 
-@pytest.mark.whole
-def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirements the interpreter already satisfies are taken from it, without an index."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
-    spec = job(pool("import psutil", package="gs://packages/needs.tar.gz"))
-    result = run_job(spec, root=root, options=FAST)
-    assert result.succeeded, result.error
-    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
-    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local Vertex's folder whose environments no other test uses."""
+    folder = tmp_path_factory.mktemp("vertex")
+    sdist(folder / "gs/packages/trainer.tar.gz")
+    return folder
 
 
 @pytest.mark.whole
@@ -73,15 +68,13 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     found = pythons.find_python("3.7")
     if not Path(found).is_file():
         pytest.skip("pyenv has no Python 3.7 here")
-    python = tmp_path / "env/bin/python"
-    subprocess.run([found, "-m", "venv", tmp_path / "env"], check=True)
-    site = tmp_path / "env/lib/python3.7/site-packages"
-    for name, version in (("tensorflow", "2.4.4"), ("psutil", "5.9")):
-        (site / f"{name}-{version}.dist-info").mkdir()
-        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
-    assert packages.inspect_python(str(python)).installed == {"tensorflow": "2.4.4"}
+    subprocess.run([found, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    about = tmp_path / "env/lib/python3.7/site-packages/tensorflow-2.4.4.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: tensorflow\nVersion: 2.4.4\n")
+    assert packages.inspect_python(str(tmp_path / "env/bin/python")).installed == {"tensorflow": "2.4.4"}
     sdist(root / "gs/packages/needs.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
-    options = RunOptions(grace=0.5, interpreters={"*": str(python)})
+    options = RunOptions(grace=0.5, interpreters={"*": found})
     result = run_job(job(pool("", package="gs://packages/needs.tar.gz")), root=root, options=options)
     assert (
         result.error is not None and "requirements of needs.tar.gz cannot be installed: surely" in result.error.message
@@ -89,18 +82,26 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_the_same_package_is_installed_once(root: Path) -> None:
-    """A second job with the same package runs no pip; other bytes under the same name do."""
-    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
+def test_the_same_package_is_installed_once_without_an_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second job with the same package runs no pip; other bytes under the same name do. Requirements that the interpreter already
+    satisfies are taken from it, and another one is named.
+    """
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    requires = ("psutil>=5", "absent-thing; extra == 'x'")
+    path = sdist(root / "gs/packages/again.tar.gz", task="import psutil; print('one')", requires=requires)
     spec = job(pool("", package="gs://packages/again.tar.gz"))
     made = []
     for _ in range(2):
-        assert run_job(spec, root=root, options=FAST).succeeded
+        result = run_job(spec, root=root, options=FAST)
+        assert result.succeeded, result.error
         made.append({path: path.stat().st_mtime_ns for path in (root / "envs").glob("*/ready.json")})
     assert made[0] == made[1]
     sdist(path, task="print('two')")
-    lines = []
+    lines: list[Line] = []
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
+    sdist(path, requires=("surely-not-a-distribution-of-anyone>=9",))
+    result = run_job(spec, root=root, options=FAST)
+    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
 
 
 @pytest.mark.whole
@@ -132,7 +133,7 @@ def test_a_command_that_installs_changes_its_replica_alone(
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
     options = RunOptions(grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ())})
     one, lines = container(image, *start, bring.format(user=user)), list[Line]()
-    done = run_job(job(one, one), root=root, on_line=lines.append, options=options)
+    done = run_job(job(one), root=root, on_line=lines.append, options=options)
     assert done.succeeded, (done.error, lines)
     texts = [line.text for line in lines]
     assert "extra ran" in texts

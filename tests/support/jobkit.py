@@ -50,11 +50,11 @@ def sdist(
     return path
 
 
-def with_trainer(root: Path) -> Path:
+def with_trainer(root: Path, task: str = TASK) -> Path:
     """A local Vertex's folder with the trainer in a bucket. Its packages are installed where those of all such folders of
     this run of the tests are, so that the trainer is installed once.
     """
-    sdist(root / "gs/packages/trainer.tar.gz")
+    sdist(root / "gs/packages/trainer.tar.gz", task=task)
     shared = environments()
     if shared is not None and not (root / "envs").exists():
         bind(root)
