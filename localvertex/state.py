@@ -221,6 +221,15 @@ def find(root: Path = DEFAULT_ROOT) -> RunningServer | None:
     return look(root)[1]
 
 
+def lives(process: int) -> bool:
+    """Whether a process of this machine has not ended."""
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)  # another user's, such as root's
+    return True
+
+
 def _locked(file: IO[str]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,7 +62,7 @@ def _run(root: Path, words: list[str], found: engine.Engine | None, auto: bool) 
     verb, names = (words[0] if words else ""), [word for word in words[1:] if not word.startswith("-")]
     google = [name for name in names if _GOOGLE.match(name)]
     if verb in ("push", "pull") and google:
-        return _here(root, verb, google[-1], found, auto)
+        return _here(root, google[-1], found, auto)
     if verb == "login" and names and _GOOGLE.match(f"{names[-1]}/"):
         sys.stdout.write("Login Succeeded\n")
         return 0
@@ -106,7 +106,7 @@ def _environment(words: list[str]) -> dict[str, str]:
     return dict(os.environ) if pushes else variables.with_own_proxies(os.environ)
 
 
-def _here(root: Path, verb: str, name: str, found: engine.Engine | None, auto: bool) -> int:
+def _here(root: Path, name: str, found: engine.Engine | None, auto: bool) -> int:
     """Push or pull: the image is on this machine, or it is nowhere."""
     built = (found is None or auto) and image_stand_ins.find(root, name) is not None
     if not built and (found is None or found.image(name) is None):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localvertex.cli import servers
+from localvertex.cli import servers, signals
 from vertexrig.cli import creation, extras, next_commands, options, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
@@ -209,21 +208,15 @@ def _interrupts() -> Iterator[list[int]]:
     Raises:
         KeyboardInterrupt: A VertexrigError came after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
     """
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     came: list[int] = []
     # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
-    # An ignored signal stays ignored, as in a shell's background job.
-    caught = [number for number in ending if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in caught}
-    try:
-        yield came
-    except VertexrigError:
-        if came:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with signals.handled(signals.not_ignored(), lambda number, _: came.append(number)):
+        try:
+            yield came
+        except VertexrigError:
+            if came:
+                raise KeyboardInterrupt from None
+            raise
 
 
 def _plain(done: Rehearsal) -> dict[str, object]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localvertex import state
-from localvertex.cli import servers
+from localvertex.cli import servers, signals
 from localvertex.front import control
 from localvertex.state import RunningServer
 from vertexrig.cli import extras, next_commands, streams
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from localvertex.front.variables import Environment
     from localvertex.jobs.settings import Settings
 
-# What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_S = 0.5
+"""Seconds between two looks at jobs that are waited for."""
 _MOST_OF_STEP = 120
 """Characters of what is done for a job before it runs."""
-"""Seconds between two looks at jobs that are waited for."""
 _SHOWN = {
     "customJobs": "custom job",
     "hyperparameterTuningJobs": "tuning job",
@@ -169,12 +167,8 @@ def unwinding() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     caught = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    before = {number: signal.signal(number, end) for number in caught}
-    try:
+    with signals.handled(caught, end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -255,35 +249,29 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> tuple[in
     Returns:
         Its exit code; 128 and the number of the signal that ended it, as a shell gives. Whether a signal came meanwhile.
     """
-    children: list[subprocess.Popen[bytes]] = []
+    process: subprocess.Popen[bytes] | None = None
     early: list[int] = []
     came: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        if not children:
+        if process is None:
             early.append(number)
-        elif number == signal.SIGINT and _in_foreground():
-            pass  # the terminal sent it to the command, too
-        else:
+        elif number != signal.SIGINT or not _in_foreground():  # otherwise the terminal sent it to the command, too
             with suppress(ProcessLookupError):
-                children[0].send_signal(number)
+                process.send_signal(number)
 
-    # What is ignored stays so, as nohup wants it: with a handler here the command would get the default action.
-    caught = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in caught}
-    try:
+    # What is ignored stays so: with a handler here the command would get the default action.
+    with signals.handled(signals.not_ignored(), pass_on):
         if early:
             return 128 + early[0], True
-        children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
+        try:
+            process = subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment))
+        except OSError as error:
+            raise UsageError(f"{argv[0]} cannot be run: {error.strerror or error}") from None
         for number in early:  # they came while the command was being started, when no signal reaches it
-            children[0].send_signal(number)
-        code = children[0].wait()
-    except OSError as error:
-        raise UsageError(f"{argv[0]} cannot be run: {error.strerror or error}") from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            process.send_signal(number)
+        code = process.wait()
     # Popen gives the number of a signal as a negative code.
     return code if code >= 0 else 128 - code, bool(came)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localvertex import state
-from localvertex.front.authority import Authority, write_private
+from localvertex.front.authority import Authority
 from localvertex.front.call_names import APIS
 from localvertex.front.hosts import DOMAIN, METADATA, Hosts, registries
 from localvertex.front.identity import Account
@@ -24,6 +24,7 @@ from localvertex.http import Api
 from localvertex.runner import image_stand_ins
 from localvertex.services.housekeeping import Housekeeping
 from localvertex.state import make_private
+from vertexrig.files import write_bytes
 from vertexrig.guard import LoopbackGuard
 
 _DOMAIN = DOMAIN.replace(".", r"\.")
@@ -67,7 +68,7 @@ class Front:
         # A file that was cut off or edited; the token is part of a URL.
         if len(kept) < 32 or not kept.isalnum():
             kept = secrets.token_hex(24)
-            write_private(path, kept.encode())
+            write_bytes(path, kept.encode(), 0o600)
         return kept
 
     def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, public: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:

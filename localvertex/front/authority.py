@@ -7,7 +7,6 @@ Made with `cryptography`: trustme has no name constraints.
 
 from __future__ import annotations
 
-import os
 import ssl
 import tempfile
 import threading
@@ -32,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from localvertex.front.hosts import DOMAIN
 from localvertex.front.variables import CERTIFICATE, TRUST_PASSWORD, TRUST_STORE
+from vertexrig.files import write_bytes
 
 KEY = "ca.key"
 # Short, since it is never revoked; it is renewed while the state folder is in use.
@@ -39,19 +39,6 @@ LIFETIME, RENEWED = timedelta(days=90), timedelta(days=30)
 """How long the authority is valid, and how much of that is left when a new one replaces it."""
 LEAF_LIFETIME, LEAF_RENEWED = timedelta(days=7), timedelta(days=1)
 _EARLIER = timedelta(hours=1)  # clocks of containers may be behind
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        # A rename in one folder is atomic: a reader sees the old file or the new one.
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 class Authority:
@@ -156,10 +143,10 @@ class Authority:
             [pkcs12.PKCS12Certificate(one, alias) for alias, one in entries],
             BestAvailableEncryption(TRUST_PASSWORD.encode()),
         )
-        write_private(self.folder / KEY, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        write_private(self.folder / TRUST_STORE, store)
+        write_bytes(self.folder / KEY, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+        write_bytes(self.folder / TRUST_STORE, store, 0o600)
         # Last: `_kept` takes an authority only where its certificate fits the key next to it.
-        write_private(self.folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM))
+        write_bytes(self.folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM), 0o600)
         return certificate, key
 
 

@@ -21,9 +21,9 @@ from google.auth.crypt import RSASigner
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from localvertex.front.authority import write_private
 from localvertex.front.variables import ACCESS_TOKEN, CREDENTIALS, GCLOUD
 from localvertex.http import Endpoint, Json, endpoint, invalid, not_found, read_body
+from vertexrig.files import write_bytes
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 # As Google's own token endpoint answers.
@@ -83,7 +83,7 @@ class Account:
             "auth_provider_x509_cert_url": "https://www.googleapis.com/oauth2/v1/certs",
             "universe_domain": "googleapis.com",
         }
-        write_private(self.path, json.dumps(made, indent=2).encode())
+        write_bytes(self.path, json.dumps(made, indent=2).encode(), 0o600)
         return made
 
     def id_token(self, audience: str) -> str:

@@ -278,7 +278,7 @@ class Gate(asyncio.Protocol):
             if method == "CONNECT":
                 await self._connect(target)
             else:
-                await self._plain(method, target, headers)
+                await self._plain(method, target)
         except _TurnedAway as refusal:
             self._refuse(refusal)
         except OSError as error:  # a client that breaks off, or does not trust the certificate
@@ -299,11 +299,7 @@ class Gate(asyncio.Protocol):
 
         Web pages cannot reach this: a browser sends CONNECT, or a whole URL, only to the proxy in its settings.
         """
-        if (
-            "proxy-authorization" not in headers
-            and guard.KNOWS_USERS
-            and guard.peer_user(*self._ends()) == os.geteuid()
-        ):
+        if "proxy-authorization" not in headers and self._user == os.geteuid():
             return
         kind, _, given = headers.get("proxy-authorization", "").partition(" ")
         try:
@@ -391,7 +387,7 @@ class Gate(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _plain(self, method: str, target: str, headers: dict[str, str]) -> None:
+    async def _plain(self, method: str, target: str) -> None:
         """Serve a request without TLS, whose target is a whole URL: of the metadata server, Cloud Storage, or an allowed host."""
         match = _ABSOLUTE.fullmatch(target)
         if match is None:

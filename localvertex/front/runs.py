@@ -6,15 +6,14 @@ The token of a proxy would not do: a JVM does not send it, and some clients use 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localvertex.http import MAKER
+from localvertex.state import lives
 
 KEPT = 20
 """Ended commands whose ports stay open, for processes that they left in the background."""
@@ -31,16 +30,6 @@ class CommandPorts:
     process: int
     ports: tuple[int, ...]
     servers: list[asyncio.Server]
-
-    @property
-    def over(self) -> bool:
-        """Whether its process has ended."""
-        with suppress(PermissionError):  # another user's, such as root's
-            try:
-                os.kill(self.process, 0)
-            except ProcessLookupError:
-                return True
-        return False
 
 
 class Commands:
@@ -62,7 +51,7 @@ class Commands:
             OSError: The system gives no more.
         """
         assert self.listen is not None
-        for one in [one for one in self._open if one.over][:-KEPT]:
+        for one in [one for one in self._open if not lives(one.process)][:-KEPT]:
             self._open.remove(one)
             for server in one.servers:
                 server.close()

@@ -16,6 +16,7 @@ import certifi
 
 from localvertex.front.hosts import DOMAIN, METADATA
 from localvertex.state import HOST, NAMES, RunningServer, make_private
+from vertexrig.files import write_bytes
 
 FOLDER, TOKEN = "front", "token"
 CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credentials.json", "gcloud"
@@ -210,8 +211,7 @@ def programs(root: Path) -> Path:
     folder = make_private(root / FOLDER / "bin")
     words = [sys.executable, "-I", "-m", "localvertex.cli.docker", str(root.absolute()), str(folder.absolute())]
     for name in PROGRAMS:
-        _write_once(folder / name, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode())
-        (folder / name).chmod(0o755)
+        _write_once(folder / name, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode(), 0o755)
     return folder.absolute()
 
 
@@ -277,13 +277,10 @@ def _kept(folder: Path, name: str, suffix: str, content: bytes) -> Path:
     return path
 
 
-def _write_once(path: Path, content: bytes) -> None:
+def _write_once(path: Path, content: bytes, mode: int = 0o644) -> None:
     # A file that a full disk cut off would stay broken for ever.
     if not path.is_file() or path.read_bytes() != content:
-        # By process: two commands may write the same file at the same moment.
-        part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_bytes(content)
-        part.replace(path)
+        write_bytes(path, content, mode)
 
 
 def _hidden(user: Mapping[str, str], made: Mapping[str, str]) -> list[str]:

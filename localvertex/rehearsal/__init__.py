@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from localvertex.runner.result import JobResult
 from localvertex.state import bind
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import FindingsError, UsageError
+from vertexrig.files import write_bytes
 from vertexrig.package import builder
 from vertexrig.project import run_ids
 from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
@@ -241,11 +241,9 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         # The name holds a hash of the sources, but compare the bytes: the file may have been copied here with the project.
         if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        shutil.copyfile(built.path, part)
-        # Another job that runs now must not install half a package.
-        part.replace(target)
+        write_bytes(
+            target, built.path.read_bytes()
+        )  # whole at once: another job that runs now must not install half a package
 
 
 def _left_in(folder: Path) -> tuple[Path, ...]:

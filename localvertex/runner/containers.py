@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,11 +204,8 @@ def command(
         root: The local Vertex's folder.
         folder: The replica's, which the container has at the same place: a variable names its metric file.
     """
-    begun(root)
     own = container.engine
-    if container.is_another_user:
-        engine.open_to_all([folder, environment.bucket_folder(root)])
-        _readable(root / "front")
+    _open(container, root, [folder, environment.bucket_folder(root)])
     front = _of_front(container, options, hosts)
     image = container.variables()
     if environment.needs_startup_hook({**front, **variables}):
@@ -263,10 +260,7 @@ def tool(
         root: The local Vertex's folder.
         folder: For a file with variables.
     """
-    begun(root)
-    if container.is_another_user:
-        engine.open_to_all(mounts)
-        _readable(root / "front")
+    _open(container, root, mounts)
     given, passed = engine.environment({**_of_front(container, options), **variables}, folder / "environment")
     name = _name(options.job_id, "step")
     argv = container.engine.run(
@@ -351,11 +345,16 @@ def _read_only(root: Path, options: RunOptions) -> list[Path]:
     return [path for path in (*paths, *([Path(key)] if options.credentials and key else [])) if path.exists()]
 
 
-def _readable(front: Path) -> None:
-    """Let another user read the front's certificates and account below the private state folder, but not the authority's key."""
-    for path in (front, *front.rglob("*")):
-        if path.name != _KEY and path.exists():
-            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+def _open(container: Container, root: Path, folders: Iterable[Path]) -> None:
+    """Note that a state folder has a container. Let the container's user, if that is another one, write below folders, and read the
+    front's certificates and account below the private state folder, but not the authority's key.
+    """
+    begun(root)
+    if container.is_another_user:
+        engine.open_to_all(folders)
+        for path in (root / "front", *(root / "front").rglob("*")):
+            if path.name != _KEY and path.exists():
+                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
 
 
 def _user(container: Container) -> list[str]:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from localvertex.state import HOST
+from localvertex.state import HOST, lives
 from vertexrig.errors import UsageError
 
 PROGRAMS = ("docker", "podman", "nerdctl")
@@ -171,7 +171,7 @@ class Engine:
         form = f'{{{{.Id}}}} {{{{index .Config.Labels "{OWNER_LABEL}"}}}}'
         asked = self.call("container", "inspect", "--format", form, *found) if found else None
         rows = [line.split() for line in asked.stdout.splitlines()] if asked is not None else []
-        names = [name for name, *owner in rows if not (owner and owner[0].isdecimal() and _lives(int(owner[0])))]
+        names = [name for name, *owner in rows if not (owner and owner[0].isdecimal() and lives(int(owner[0])))]
         if names:
             self.call(*self.removal(*names)[1:])
         return len(names)
@@ -211,14 +211,6 @@ def _user_id(engine: Engine, image: Image) -> int | None:
     argv = engine.run(image.name, ["-u"], name=name, labels={}, entrypoint="id", options=["--rm"])
     asked = engine.call(*argv[1:]).stdout.strip()
     return int(asked) if asked.isdecimal() else None
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return isinstance(error, PermissionError)
-    return True
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -38,20 +38,15 @@ def framework(image: str, folder: Path | None = None) -> str:
 
 def of_image(base: Interpreter, image: str) -> KerasChoice:
     """Return the `KerasChoice` for an image whose name has its TensorFlow."""
-    prebuilt = load().image(image)
-    if prebuilt is not None:
-        return of_version(base, prebuilt.version if prebuilt.framework == "tf" else "")
-    named = _NAMED.search(image)
-    return of_version(base, f"{named[1]}.{named[2]}" if named else "")
+    return of_version(base, _named_version(image))
 
 
 def of_folder(base: Interpreter, image: str, folder: Path) -> KerasChoice:
     """Return the `KerasChoice` for a custom image: by its name, or by what the Dockerfile in its folder is built from."""
     for name in (image, *_bases(folder)):
-        named = _NAMED.search(name)
-        if named is None:
+        version = _named_version(name)
+        if not version:
             continue
-        version = f"{named[1]}.{named[2]}"
         settings, sentence = of_version(base, version)
         here = base.installed.get("tensorflow", "")
         if not sentence and _minor(here) == _minor(version):
@@ -72,6 +67,12 @@ def of_version(base: Interpreter, version: str) -> KerasChoice:
         return {"TF_USE_LEGACY_KERAS": "1"}, sentence
     why = f"tf-keras {keras} is of another TensorFlow" if keras else "tf-keras is not installed here"
     return {}, f"Keras 3 instead of the Keras 2 of TensorFlow {version}, because {why}"
+
+
+def _named_version(image: str) -> str:
+    """Return the version of TensorFlow in an image's name, "" if it has none."""
+    named = _NAMED.search(image)
+    return f"{named[1]}.{named[2]}" if named else ""
 
 
 def _bases(folder: Path) -> Iterator[str]:

@@ -113,18 +113,22 @@ class Splitter:
         return lines
 
     def _line(self, now: float, text: str) -> Line:
-        if text.startswith("{") and text.endswith("}"):
-            try:
-                payload = json.loads(text)
-                # NaN, 1e999 and lone surrogates pass json.loads, but no answer of an API can hold them.
-                json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
-            # Deeply nested JSON of a user is text like any other.
-            except (ValueError, RecursionError):
-                payload = None
-            if isinstance(payload, dict):
-                named = named_severity(payload) or self.severity
-                return Line(now, self.task, named, text, payload, stderr=self.stderr, container=not self._by_executor)
-        return Line(now, self.task, self.severity, text, stderr=self.stderr, container=not self._by_executor)
+        payload = _json_object(text)
+        severity = named_severity(payload or {}) or self.severity
+        return Line(now, self.task, severity, text, payload, stderr=self.stderr, container=not self._by_executor)
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    """Return a line of JSON as data, None for any other text."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    try:
+        payload: dict[str, Any] = json.loads(text)
+        # NaN, 1e999 and lone surrogates pass json.loads, but no answer of an API can hold them.
+        json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):  # deeply nested JSON of a user is text like any other
+        return None
+    return payload
 
 
 def named_severity(payload: Mapping[str, Any]) -> str:

@@ -213,7 +213,7 @@ def layer_of_commands(
     folder = cache / layer_key(base, f"commands of {image}", ())
 
     def build() -> Mapping[str, str]:
-        python = _venv(base, folder, _USER_SITE, env, execute)
+        python = _venv(base, folder, _USER_SITE, env, execute, bare=base.pip)
         # pip refuses --user in an environment that does not see the system's packages.
         config = folder / "pyvenv.cfg"
         text = config.read_text(encoding="utf-8")
@@ -243,10 +243,9 @@ def layer_of_pip(
     folder = cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
 
     def build() -> Mapping[str, str]:
-        has_pip = base.pip or find_spec("pip") is not None
-        python = _venv(base, folder, "", env, execute, has_pip=has_pip)
+        python = _venv(base, folder, "", env, execute, bare=_has_pip(base))
         for words in installs:
-            argv = [*_pip(base, python, has_pip=has_pip), "install", "--quiet", "--no-warn-conflicts", *words]
+            argv = [*_pip(base, python), "install", "--quiet", "--no-warn-conflicts", *words]
             with waiting(f"pip install {' '.join(words)}"):
                 code = execute(argv, {**env, **QUIET_PIP})
             if code != 0:
@@ -263,9 +262,15 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_absolute() and path.is_file() else []
 
 
-def _pip(base: Interpreter, python: Path, *, has_pip: bool) -> list[str]:
+def _has_pip(base: Interpreter) -> bool:
+    """Whether an environment needs no pip of its own: the interpreter below it has one, or ours does."""
+    # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
+    return base.pip or find_spec("pip") is not None
+
+
+def _pip(base: Interpreter, python: Path) -> list[str]:
     """Return how to start pip for an environment: without one below it, ours, whose --python runs it in the other interpreter."""
-    if base.pip or not has_pip:
+    if base.pip or not _has_pip(base):
         return [str(python), "-m", "pip"]
     return [sys.executable, "-m", "pip", "--python", str(python)]
 
@@ -326,11 +331,9 @@ def _build(
 ) -> Mapping[str, Any]:
     # Otherwise pip writes lines into the job's log about which its user can do nothing.
     env = {**env, **QUIET_PIP}
-    # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
-    has_pip = base.pip or find_spec("pip") is not None
-    python = _venv(base, folder, "", env, execute, has_pip=has_pip)
+    python = _venv(base, folder, "", env, execute, bare=_has_pip(base))
     site = next(folder.glob("lib/python*/site-packages"))
-    pip = _pip(base, python, has_pip=has_pip)
+    pip = _pip(base, python)
     steps: Steps = []
     for package in packages:
         steps.append((package.name, False, step(package, False)))
@@ -417,12 +420,14 @@ def _venv(
     env: Mapping[str, str],
     execute: Execute,
     *,
-    has_pip: bool | None = None,
+    bare: bool,
 ) -> Path:
-    """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds."""
-    bare = ["--without-pip"] if (base.pip if has_pip is None else has_pip) else []
+    """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds; pip is not in it if
+    `bare`.
+    """
+    options = ["--without-pip"] if bare else []
     with waiting(f"{base.python}, which makes a virtual environment"):
-        code = execute([base.python, "-m", "venv", *bare, str(folder)], env)
+        code = execute([base.python, "-m", "venv", *options, str(folder)], env)
     if code != 0:
         raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
     site = next(folder.glob("lib/python*/site-packages"))

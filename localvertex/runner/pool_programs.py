@@ -120,8 +120,7 @@ class Preparation:
         """Return the program of a pool whose image runs as itself."""
         pool, root = self.pool, self.root
         if pool.python_package is None:
-            command = tuple((pool.container or {}).get("command", ()))
-            return ReplicaProgram(command, tuple(pool.args), container=container)
+            return ReplicaProgram(_command(pool), tuple(pool.args), container=container)
         files = [_package(uri, root) for uri in pool.package_uris]
         container = containers.with_packages(
             container, files, self.options, root, self.execute, self.step, self.give_up
@@ -154,7 +153,7 @@ class Preparation:
         built = first_match(options.built, pool.image)
         if built is not None and local is None:
             return _of_built_image(pool, built, base, root, layer)
-        command = tuple((pool.container or {}).get("command", ()))
+        command = _command(pool)
         if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
             raise nowhere(pool.image, choice, options, root)
         head = command or (local.command if local is not None else ())
@@ -177,12 +176,21 @@ class Preparation:
         )
 
 
+def _command(pool: Pool) -> tuple[str, ...]:
+    """Return what replaces the ENTRYPOINT of a pool's image, empty if nothing does."""
+    return tuple((pool.container or {}).get("command", ()))
+
+
+def _started_by(python: Path, head: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command whose `python` is the interpreter of an environment."""
+    return (str(python), *head[1:]) if head[:1] in (("python",), ("python3",)) else head
+
+
 def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, python: Path) -> ReplicaProgram:
     """Return the program of an image that gcloud built without an engine."""
-    head = tuple((pool.container or {}).get("command", ())) or one.entrypoint
     settings, keras = keras2.of_image(base, one.base)
     return ReplicaProgram(
-        (str(python), *head[1:]) if head[:1] in (("python",), ("python3",)) else head,
+        _started_by(python, _command(pool) or one.entrypoint),
         tuple(pool.args),
         (python.parent, Path(base.python).parent),
         Path(one.folder),
@@ -249,11 +257,8 @@ def _of_built_image(
     python = layer(base, pool.image.partition(":")[0], [file], root / "envs", packages.Supplied())
     base = packages.with_own(base, python)
     settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
-    head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
-    # `python` of the image is the interpreter of the environment.
-    head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
     return ReplicaProgram(
-        head,
+        _started_by(python, _command(pool) or ("python", "-m", built.module)),
         tuple(pool.args),
         # torchrun and its like are beside the interpreter that has their package
         (python.parent, Path(base.python).parent),

@@ -80,10 +80,8 @@ def _descendants() -> dict[int, int]:
 
 
 def _signal(child: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _kill_all() -> None:
@@ -94,10 +92,8 @@ def _kill_all() -> None:
         if not left:
             return
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         _reap(None)
         time.sleep(0.005)
 
@@ -420,7 +416,9 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         status = 128 << 8  # as of a container that cannot start (vertex-ai-samples issue 1898)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        _report(control, status, out_of_memory or (killed and _oom_kills() > before[0] >= 0))
+        out_of_memory |= killed and _oom_kills() > before[0] >= 0
+        with contextlib.suppress(OSError):  # the runner is gone
+            control.sendall(b"exit %d %d\n" % (status, out_of_memory))
 
 
 def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool]:
@@ -435,13 +433,6 @@ def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool
     out_of_memory = b"true" in said or (code == 128 + signal.SIGKILL and _machine_oom_kills() > before >= 0)
     # Engines give the number of a signal as shells do.
     return (code - 128 if 128 < code <= 128 + signal.NSIG else status), out_of_memory
-
-
-def _report(control: socket.socket, status: int, oom: bool) -> None:
-    try:
-        control.sendall(b"exit %d %d\n" % (status, oom))
-    except OSError:  # the runner is gone
-        pass
 
 
 def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[int | None, bool]:

@@ -59,7 +59,6 @@ class _Forker:
     process: subprocess.Popen[bytes]
     control: socket.socket
     used: float
-    refused: str = ""
     answered: bool = False
 
 

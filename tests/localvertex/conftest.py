@@ -24,7 +24,7 @@ from localvertex.http import dated
 from localvertex.state import RunningServer, env
 from tests.support import engines
 from tests.support.frontkit import Sink, fronted, sinking
-from tests.support.jobkit import sdist
+from tests.support.jobkit import with_trainer
 from tests.support.tools import gcloud_run
 from vertexrig.guard import LoopbackGuard
 
@@ -126,10 +126,8 @@ def gcloud(tmp_path: Path) -> Command:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local Vertex's folder with the trainer package in its bucket; shared, so that the package is installed once."""
-    folder = tmp_path_factory.mktemp("vertex")
-    sdist(folder / "gs/packages/trainer.tar.gz")
-    return folder
+    """A local Vertex's folder with the trainer package in its bucket; the tests of a module share it."""
+    return with_trainer(tmp_path_factory.mktemp("vertex"))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import pytest
 from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
-from tests.support.jobkit import IMAGE, sdist
+from tests.support.jobkit import IMAGE, sdist, with_trainer
 
 PROJECT = "VERTEXRIG_CLOUD_PROJECT"
 METRIC = """
@@ -79,7 +79,7 @@ class Backend:
 def _local(root: Path) -> Iterator[Backend]:
     import requests
 
-    sdist(root / "gs/contract/trainer.tar.gz")
+    sdist(with_trainer(root) / "gs/contract/trainer.tar.gz")
     with (
         server.running(Settings(root, slots=4, run=RunOptions(grace=0.5))) as here,
         requests.Session() as session,

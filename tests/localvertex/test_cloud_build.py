@@ -10,7 +10,7 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from localvertex.http import ApiError
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions, engine, step_arguments
 from localvertex.services import build_config, builds
-from tests.localvertex.test_docker_program import run
+from tests.localvertex.test_docker_program import own, run
 from tests.support import engines
 from tests.support.engines import BASE, left, podman
 from tests.support.tools import module
@@ -31,29 +31,14 @@ from vertexrig.errors import UsageError
 
 IMAGE = "us-docker.pkg.dev/my-project/images/built"
 DOCKER = "gcr.io/cloud-builders/docker"
-PROJECT = "export CLOUDSDK_CORE_PROJECT=my-project"
+PROJECT = "export CLOUDSDK_CORE_PROJECT=my-project CLOUDSDK_CORE_DISABLE_PROMPTS=1"
 GCLOUD = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-
-
-def own() -> dict[str, str]:
-    """The variables by which a command reaches the podman of the tests."""
-    names = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")
-    found = {name: os.environ[name] for name in names if name in os.environ}
-    return {**found, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
 
 
 def dockerfile(folder: Path, code: str) -> None:
     (folder / ".gcloudignore").write_text("state/\n.config/\n")
     (folder / "task.py").write_text(code)
     (folder / "Dockerfile").write_text(f'FROM {BASE}\nCOPY task.py /task.py\nENTRYPOINT ["python", "/task.py"]\n')
-
-
-@pytest.mark.whole
-@GCLOUD
-def test_docker_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path: Path) -> None:
-    """With docker, too, `gcloud builds submit --tag` builds an image in which `custom-jobs create` trains."""
-    with engines.docker_over_podman():
-        _submitted(tmp_path, "docker", "by-gcloud")
 
 
 @pytest.mark.parametrize("filters", [True, False])
@@ -109,7 +94,12 @@ def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path:
     """`gcloud builds submit --tag` streams its log and succeeds, and `custom-jobs create` and the SDK's jobs run in the image, which gcloud lists and describes."""
     (tmp_path / "program.py").write_text(SDK)
     image = f"{IMAGE}:podman"
+    dockerfile(tmp_path, "print('trained in the image')\n")
+    spec = f"machine-type=n1-standard-4,replica-count=1,container-image-uri={image}"
     lines = [
+        PROJECT,
+        f"gcloud builds submit --tag {image} .",
+        f"gcloud ai custom-jobs create --region=us-central1 --display-name=by-gcloud --worker-pool-spec={spec}",
         "gcloud builds log $(gcloud builds list --format='value(id)') > log",
         "gcloud builds list --ongoing > ongoing",
         f"gcloud artifacts docker images describe {image} > described",
@@ -117,7 +107,15 @@ def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path:
         "gcloud artifacts repositories list --format='value(name)' > repositories",
         f"gcloud storage buckets create gs://my-bucket && {sys.executable} program.py {image}",
     ]
-    _submitted(tmp_path, "podman", "by-gcloud", "by-sdk", "pipeline", then=lines)
+    done = run(tmp_path, "sh", "-c", " && ".join(lines), **{engine.VARIABLE: "podman"}, **own())
+    assert done.returncode == 0, done.stderr
+    assert "REMOTE BUILD OUTPUT" in done.stdout and f"{image}: the image stays on this machine" in done.stdout
+    assert done.stdout.splitlines().count("DONE") == 1 and "SUCCESS" in done.stdout
+    for job in ("by-gcloud", "by-sdk", "pipeline"):
+        assert f"  {job}  SUCCEEDED\n" in done.stderr, done.stderr
+    logs = [file.read_text() for file in tmp_path.glob("state/jobs/*/logs/workerpool0-0.log")]
+    assert sum("trained in the image" in log for log in logs) == 3, logs
+    assert not list((tmp_path / "state/builds").glob("*"))
     log = (tmp_path / "log").read_text()
     assert "starting build" in log and "FETCHSOURCE\nFetching storage object: gs://my-project_cloudbuild/source/" in log
     assert (tmp_path / "ongoing").read_text() == ""
@@ -125,27 +123,6 @@ def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path:
     assert "fully_qualified_digest: us-docker.pkg.dev/my-project/images/built@sha256:" in described
     assert "format: DOCKER" in (tmp_path / "repository").read_text()
     assert "images" in (tmp_path / "repositories").read_text().split()
-
-
-def _submitted(folder: Path, name: str, *jobs: str, then: Sequence[str] = ()) -> None:
-    """An engine builds an image and a job runs in it; `jobs` are those that have succeeded after the lines of `then`."""
-    image = f"{IMAGE}:{name}"
-    dockerfile(folder, f"print('trained in the image of {name}')\n")
-    spec = f"machine-type=n1-standard-4,replica-count=1,container-image-uri={image}"
-    lines = [
-        f"gcloud builds submit --tag {image} .",
-        f"gcloud ai custom-jobs create --region=us-central1 --display-name=by-gcloud --worker-pool-spec={spec}",
-        *then,
-    ]
-    done = run(folder, "sh", "-c", " && ".join([PROJECT, *lines]), **{engine.VARIABLE: name}, **own())
-    assert done.returncode == 0, done.stderr
-    assert "REMOTE BUILD OUTPUT" in done.stdout and f"{image}: the image stays on this machine" in done.stdout
-    assert done.stdout.splitlines().count("DONE") == 1 and "SUCCESS" in done.stdout
-    for job in jobs:
-        assert f"  {job}  SUCCEEDED\n" in done.stderr, done.stderr
-    logs = [file.read_text() for file in folder.glob("state/jobs/*/logs/workerpool0-0.log")]
-    assert sum(f"trained in the image of {name}" in log for log in logs) == len(jobs), logs
-    assert not list((folder / "state/builds").glob("*"))
 
 
 CONFIG = f"""
@@ -197,34 +174,13 @@ def test_gcloud_builds_by_a_configuration(containers: Path, tmp_path: Path) -> N
     assert "BUILD=" in variables and "BUILD= " not in variables and "BUILD_ID" not in variables
 
 
-@pytest.mark.whole
-@GCLOUD
-def test_a_step_that_fails_is_named(containers: Path, tmp_path: Path) -> None:
-    """A build whose Dockerfile fails ends as FAILURE, and gcloud prints the step and its exit code."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/Dockerfile").write_text(f"FROM {BASE}\nRUN exit 7\n")
-    done = run(
-        tmp_path,
-        "sh",
-        "-c",
-        f"{PROJECT}; cd source && gcloud builds submit --tag {IMAGE}:fails",
-        **{engine.VARIABLE: "podman"},
-        **own(),
-    )
-    assert done.returncode == 1
-    assert (
-        f'BUILD FAILURE: Build step failure: build step 0 "{DOCKER}" failed: step exited with non-zero status:'
-        in done.stderr
-    )
-    assert 'completed with status "FAILURE"' in done.stderr and "\nERROR: build step 0" in done.stdout
-
-
 @GCLOUD
 def test_without_an_engine_a_build_is_refused(tmp_path: Path) -> None:
     """Without an engine `builds submit` ends at once, with which engines there are and where to get one."""
     dockerfile(tmp_path, "")
     begun = time.monotonic()
-    done = run(tmp_path, "gcloud", "builds", "submit", "--tag", f"{IMAGE}:none", **{engine.VARIABLE: "none"}, **own())
+    line = f"{PROJECT}; gcloud builds submit --tag {IMAGE}:none"
+    done = run(tmp_path, "sh", "-c", line, **{engine.VARIABLE: "none"})
     assert done.returncode == 1 and time.monotonic() - begun < 60
     assert (
         "Cloud Build needs a container engine on this machine, and none answers (engine is none). Install docker (https://"
@@ -279,13 +235,15 @@ def test_docker_compose(containers: Path, tmp_path: Path) -> None:
     assert f"{IMAGE}:compose: the image stays on this machine" in done.stdout and "by compose" in done.stdout
 
 
-@pytest.fixture
-def here(tmp_path: Path, containers: Path) -> Iterator[server.RunningServer]:
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, podman_storage: Path) -> Iterator[server.RunningServer]:
     """A server that runs images by podman."""
     options = RunOptions(engine="podman", project="my-project")
-    with server.running(Settings(tmp_path / "state", run=options, checks=False)) as running:
-        yield running
-    assert not left(running.root) and not list((running.root / "builds").glob("*"))
+    with pytest.MonkeyPatch.context() as patch:
+        engines.use(podman_storage, patch)
+        with server.running(Settings(tmp_path_factory.mktemp("builds"), run=options, checks=False)) as running:
+            yield running
+        assert not left(running.root) and not list((running.root / "builds").glob("*"))
 
 
 def create(here: server.RunningServer, **build: Any) -> httpx.Response:
@@ -314,15 +272,14 @@ def test_a_build_is_cancelled(here: server.RunningServer) -> None:
             break
         time.sleep(0.1)
     begun = time.monotonic()
-    assert (
-        httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={}, timeout=60).json()["status"]
-        == "CANCELLED"
-    )
+    cancelled = httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={}, timeout=60).json()
+    assert cancelled["status"] == "CANCELLED"
     assert waited(here, build, "CANCELLED")["steps"][0]["status"] == "CANCELLED" and time.monotonic() - begun < 20
     ended = httpx.get(f"{here.url}/cloudbuild/v1/{operation['name']}").json()
     assert ended["done"] and "error" in ended
     again = httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={})
     assert again.status_code == 400 and "its status is CANCELLED" in again.text
+    assert not left(here.root)
 
 
 def log(here: server.RunningServer, build: dict[str, Any]) -> str:
@@ -487,26 +444,27 @@ def test_a_build_times_out(here: server.RunningServer) -> None:
 ])  # fmt: skip
 def test_what_is_not_built_is_refused_by_name(here: server.RunningServer, build: dict[str, Any], why: str) -> None:
     """A build with a step or field that is not done here is refused before it runs, by name."""
+    builds = f"{here.url}/cloudbuild/v1/projects/my-project/builds"
+    before = httpx.get(builds).json()
     answer = create(here, **build)
     assert answer.status_code in (400, 404) and why in answer.json()["error"]["message"], answer.text
-    assert "builds" not in httpx.get(f"{here.url}/cloudbuild/v1/projects/my-project/builds").json()
+    assert httpx.get(builds).json() == before
 
 
-@pytest.mark.parametrize("dir_", ["..", "/etc", "gone"])
-def test_a_step_stays_in_its_source(here: server.RunningServer, dir_: str) -> None:
-    """The folder of a docker step is one of the source, never another one of this machine."""
-    made = create(here, steps=[{"name": DOCKER, "dir": dir_, "entrypoint": "sh", "args": ["-c", "pwd"]}]).json()
-    found = waited(here, made["metadata"]["build"], "FAILURE", "SUCCESS")
-    assert found["status"] == "FAILURE" and "is not a folder of the source" in found["statusDetail"]
-
-
-def test_an_image_that_no_step_made(here: server.RunningServer) -> None:
-    """A build whose `images` no step made fails with Cloud Build's words."""
-    made = create(here, steps=[{"name": DOCKER, "args": ["images"]}], images=[f"{IMAGE}:gone"]).json()
-    found = waited(here, made["metadata"]["build"], "FAILURE", "SUCCESS")
-    assert (
-        found["statusDetail"] == f'failed to find one or more images after execution of build steps: ["{IMAGE}:gone"]'
-    )
+@pytest.mark.parametrize(("build", "why"), [
+    *(({"steps": [{"name": DOCKER, "dir": folder, "entrypoint": "sh", "args": ["-c", "pwd"]}]}, "is not a folder of the source")
+      for folder in ("..", "/etc", "gone")),
+    ({"steps": [{"name": DOCKER, "args": ["images"]}], "images": [f"{IMAGE}:gone"]},
+     f'failed to find one or more images after execution of build steps: ["{IMAGE}:gone"]'),
+    ({"steps": [{"name": DOCKER, "entrypoint": "sh", "args": ["-c", "exit 7"]}]},
+     f'build step 0 "{DOCKER}" failed: step exited with non-zero status: 7'),
+])  # fmt: skip
+def test_what_a_build_fails_of(here: server.RunningServer, build: dict[str, Any], why: str) -> None:
+    """The folder of a docker step is one of the source, never another one of this machine; the images of a build are there at its end;
+    a step that fails is named with its exit code.
+    """
+    found = waited(here, create(here, **build).json()["metadata"]["build"], "FAILURE", "SUCCESS")
+    assert found["status"] == "FAILURE" and why in found["statusDetail"], found
 
 
 def template(*args: str, **fields: Any) -> list[str]:
@@ -545,31 +503,9 @@ def test_substitutions_that_do_not_fit(args: str, given: dict[str, str], why: st
 
 def test_kaniko_becomes_a_docker_build() -> None:
     """Options of kaniko become those of `docker build`, also with values as words of their own; caches and pushes are left out."""
-    args = [
-        "--dockerfile=sub/Dockerfile",
-        "-c",
-        "/workspace/here",
-        "-d",
-        "a:1",
-        "--cache",
-        "--cache-ttl",
-        "6h",
-        "--cache-dir",
-        "",
-        "--build-arg",
-        "A=1",
-    ]
+    args = "--dockerfile=sub/Dockerfile -c /workspace/here -d a:1 --cache --cache-ttl 6h --cache-dir".split()
+    args += ["", "--build-arg", "A=1"]
     words = build_config.docker_words({"name": "gcr.io/kaniko-project/executor:v1.9.0", "args": args}, {})
-    assert words == [
-        "docker",
-        "build",
-        "--network",
-        "host",
-        "--tag",
-        "a:1",
-        "--build-arg",
-        "A=1",
-        "--file",
-        "/workspace/here/sub/Dockerfile",
-        "/workspace/here",
-    ]
+    assert " ".join(words) == (
+        "docker build --network host --tag a:1 --build-arg A=1 --file /workspace/here/sub/Dockerfile /workspace/here"
+    )

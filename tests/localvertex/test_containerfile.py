@@ -18,6 +18,7 @@ from tests.localvertex.test_containers_served import packages
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, podman
 from tests.support.jobkit import Api, job
+from tests.support.jobkit import container as pool_of
 from tests.support.tools import REPOSITORY, module
 
 pytestmark = pytest.mark.whole
@@ -72,13 +73,15 @@ print(asked("local-vertex"), asked("stranger"))
 """
 
 
-def test_other_containers_and_this_machine_use_it(container: SimpleNamespace) -> None:
-    """REST and gRPC answer from outside and a job writes to a bucket; another container gets in by the name in the variable alone."""
+def test_other_containers_and_this_machine_use_it(container: SimpleNamespace, tmp_path: Path) -> None:
+    """REST and gRPC answer from outside and a job writes to a bucket; another container gets in by the name in the variable alone. A
+    client that trusts the container's authority reaches Google's hosts through the proxy.
+    """
     url = f"http://127.0.0.1:{container.ports[8642]}"
     api = Api(url)
     requests.post(f"{url}/storage/v1/b?project=my-project", json={"name": "bucket"})
-    pool = {"imageUri": EXECUTOR, "command": ["python", "-c", "open('/gcs/bucket/made', 'w').write('by a job')"]}
-    made = api.create(job({"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": pool}))
+    code = "open('/gcs/bucket/made', 'w').write('by a job')"
+    made = api.create(job(pool_of(EXECUTOR, "python", "-c", code)))
     ended = api.wait(made["name"])
     assert ended["state"] == "JOB_STATE_SUCCEEDED", ended["error"]
     assert requests.get(f"{url}/storage/v1/b/bucket/o/made?alt=media").text == "by a job"
@@ -96,16 +99,13 @@ def test_other_containers_and_this_machine_use_it(container: SimpleNamespace) ->
         made["name"]
     ]
 
-
-def test_unchanged_programs_use_its_proxy(container: SimpleNamespace, tmp_path: Path) -> None:
-    """A client that trusts the container's authority reaches Google's hosts through the proxy."""
     (tmp_path / "ca.pem").write_text(podman("exec", container.name, "cat", "/var/lib/vertexrig/front/ca.pem").stdout)
     session = requests.Session()
     session.trust_env = False
     session.proxies = {"https": f"http://127.0.0.1:{container.ports[8643]}"}
     session.verify = str(tmp_path / "ca.pem")
-    made = session.post("https://storage.googleapis.com/storage/v1/b?project=my-project", json={"name": "by-proxy"})
-    assert made.status_code == 200, made.text
+    by_proxy = session.post("https://storage.googleapis.com/storage/v1/b?project=my-project", json={"name": "by-proxy"})
+    assert by_proxy.status_code == 200, by_proxy.text
     with pytest.raises(requests.exceptions.ProxyError) as refused:
         session.get("https://example.com")
     assert "403" in str(refused.value)

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
 from localvertex.runner import engine, image_stand_ins
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, podman
@@ -22,17 +25,34 @@ PREBUILT = "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest"
 IMAGE = "us-docker.pkg.dev/my-project/images/trainer:1"
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of a server that runs already."""
+    folder = tmp_path_factory.mktemp("docker") / "state"
+    with server.running(Settings(folder)):
+        yield folder
+
+
 def run(
-    folder: Path, *words: str, given: str = "", options: tuple[str, ...] = (), **env: str
+    folder: Path, *words: str, root: Path | None = None, given: str = "", options: tuple[str, ...] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """A command under `local run` with options, with input."""
-    argv = ("local", "run", "--root", str(folder / "state"), *options, "--", *words)
+    """A command under `local run` with options, with input; its state is in the folder if there is no server yet."""
+    argv = ("local", "run", "--root", str(root or folder / "state"), *options, "--", *words)
     return vertexrig(*argv, cwd=folder, env={"HOME": str(folder), **env}, stdin=given)
 
 
 def package(folder: Path, code: str) -> None:
     (folder / "helper.py").write_text("NAME = 'helped'\n")
     (folder / "task.py").write_text(code)
+
+
+def program(folder: Path, name: str, script: str) -> str:
+    """Put a program in place of an engine's; a PATH that begins with it."""
+    file = folder / "bin" / name
+    file.parent.mkdir()
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return f"{file.parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def create(image: str, *more: str) -> list[str]:
@@ -55,11 +75,7 @@ def test_autopackaging_without_an_engine(tmp_path: Path) -> None:
     assert made.base == PREBUILT and made.name.startswith("gcr.io/") and not (Path(made.folder) / "state").exists()
 
 
-LACKING = """\
-#!/bin/sh
-echo "$*" >> "$ASKED"
-[ "$1" = info ] && echo '{"ServerVersion": "5"}'
-"""
+LACKING = """echo "$*" >> "$ASKED"; [ "$1" = info ] && echo '{"ServerVersion": "5"}'"""
 
 
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
@@ -72,11 +88,7 @@ def test_autopackaging_without_the_executor_image(
     """
     monkeypatch.delenv(engine.VARIABLE)
     package(tmp_path, "import helper\nprint(helper.NAME)\n")
-    program = tmp_path / "bin/docker"
-    program.parent.mkdir()
-    program.write_text(LACKING)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", program(tmp_path, "docker", LACKING))
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     done = run(tmp_path, *create(PREBUILT), options=options)
     assert "  packaged  SUCCEEDED\n" in done.stderr, done.stderr
@@ -108,14 +120,14 @@ def test_what_needs_an_engine_is_refused_by_name(tmp_path: Path, dockerfile: str
     assert image_stand_ins.every(tmp_path) == []
 
 
-def test_docker_without_an_engine(tmp_path: Path) -> None:
+def test_docker_without_an_engine(root: Path, tmp_path: Path) -> None:
     """Builds from stdin, tags, lists, pushes and logs in work without an engine; what is not here is neither pushed nor run."""
     (tmp_path / "task.py").touch()
     lines = [
         f"docker build --no-cache -t {IMAGE} --rm -f- .", f"docker tag {IMAGE} {IMAGE}b", f"docker push {IMAGE}b", "docker images",
         "docker login -u x us-docker.pkg.dev", f"! docker pull {IMAGE}c", f"! docker run {IMAGE}", "! docker info",
     ]  # fmt: skip
-    done = run(tmp_path, "sh", "-c", " && ".join(lines), given=DOCKERFILE, **{engine.VARIABLE: "none"})
+    done = run(tmp_path, "sh", "-c", " && ".join(lines), root=root, given=DOCKERFILE, **{engine.VARIABLE: "none"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1:] == [
         f"{IMAGE}b: the image stays on this machine",
@@ -126,54 +138,39 @@ def test_docker_without_an_engine(tmp_path: Path) -> None:
     assert f"{IMAGE}c is not on this machine" in done.stderr and "this is not done: docker run" in done.stderr
 
 
-def test_docker_as_the_command_itself(tmp_path: Path) -> None:
+def test_docker_as_the_command_itself(root: Path, tmp_path: Path) -> None:
     """`local run -- docker push` of an image of Google's stays on this machine, as in a shell: a docker of the user's PATH is not asked."""
-    theirs = tmp_path / "bin/docker"
-    theirs.parent.mkdir()
-    theirs.write_text("#!/bin/sh\necho it left the machine\n")
-    theirs.chmod(0o755)
-    path = f"{theirs.parent}{os.pathsep}{os.environ['PATH']}"
-    done = run(tmp_path, "docker", "push", IMAGE, PATH=path, **{engine.VARIABLE: "none"})
-    assert (done.returncode, done.stdout) == (1, "") and f"{IMAGE} is not on this machine" in done.stderr, done.stderr
+    path = program(tmp_path, "docker", "echo it left the machine")
+    theirs = f"{IMAGE}-theirs"
+    done = run(tmp_path, "docker", "push", theirs, root=root, PATH=path, **{engine.VARIABLE: "none"})
+    assert (done.returncode, done.stdout) == (1, "") and f"{theirs} is not on this machine" in done.stderr, done.stderr
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("name", ["podman", "docker"])
-def test_docker_with_an_engine(containers: Path, tmp_path: Path, name: str) -> None:
-    """With an engine, `docker` is the engine's own, and an image that it built is pushed to and pulled from Google's registries here."""
-    if name == "docker":
-        with engines.docker_over_podman():
-            _with_engine(tmp_path, name)
-    else:
-        _with_engine(tmp_path, name)
-
-
-def _own() -> dict[str, str]:
+def own() -> dict[str, str]:
     """The variables of the engine of these tests."""
     names = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _with_engine(folder: Path, name: str) -> None:
-    (folder / "Dockerfile").write_text(
-        f'FROM {BASE}\nENTRYPOINT ["python", "-c", "print(6 * 7)"]\nENV BUILT_BY={name}\n'
-    )
-    lines = [f"docker build -q -t {IMAGE}-{name} .", f"docker push {IMAGE}-{name}", f"docker pull {IMAGE}-{name}"]
+@pytest.mark.whole
+def test_docker_with_an_engine(containers: Path, tmp_path: Path) -> None:
+    """With an engine, `docker` is the engine's own, and an image that it built is pushed to and pulled from Google's registries here."""
+    (tmp_path / "Dockerfile").write_text(f'FROM {BASE}\nENTRYPOINT ["python", "-c", "print(6 * 7)"]\n')
+    lines = [f"docker build -q -t {IMAGE} .", f"docker push {IMAGE}", f"docker pull {IMAGE}"]
     if shutil.which("gcloud"):
-        lines += [
-            "gcloud artifacts repositories create images --repository-format=docker --location=us --project=my-project"
-        ]
+        to = "--location=us --project=my-project"
+        lines += [f"gcloud artifacts repositories create images --repository-format=docker {to}"]
         form = "--include-tags --format='value(package,tags)'"
         lines += [f"gcloud artifacts docker images list us-docker.pkg.dev/my-project/images {form}"]
-    lines += [f"docker run --rm {IMAGE}-{name}", f"! docker push {IMAGE}-gone"]
-    done = run(folder, "sh", "-c", " && ".join(lines), **{engine.VARIABLE: name}, **_own())
+    lines += [f"docker run --rm {IMAGE}", f"! docker push {IMAGE}-gone"]
+    done = run(tmp_path, "sh", "-c", " && ".join(lines), **{engine.VARIABLE: "podman"}, **own())
     assert done.returncode == 0, done.stderr
-    stays = f"{IMAGE}-{name}: the image stays on this machine"
-    listed = f"{IMAGE.partition(':')[0]}\t1-{name}"
+    listed = f"{IMAGE.partition(':')[0]}\t1"
     assert listed in done.stdout.splitlines() or not shutil.which("gcloud")
-    assert done.stdout.splitlines()[-1] == "42" and done.stdout.count(f"{stays}\n") == 2
+    stays = f"{IMAGE}: the image stays on this machine\n"
+    assert done.stdout.splitlines()[-1] == "42" and done.stdout.count(stays) == 2
     assert f"{IMAGE}-gone is not on this machine" in done.stderr
-    assert image_stand_ins.every(folder / "state") == []
+    assert image_stand_ins.every(tmp_path / "state") == []
 
 
 RUNS = """
@@ -202,7 +199,7 @@ def test_run_lines_use_the_network_of_this_machine(
         (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCOPY runs.py /\nRUN python3 /runs.py\n")
         line = f"docker build -t {IMAGE}-net . && docker run --rm --entrypoint cat {IMAGE}-net /seen"
         done = run(
-            tmp_path, "sh", "-c", line, HTTPS_PROXY="http://mine.example:1", **{engine.VARIABLE: "podman"}, **_own()
+            tmp_path, "sh", "-c", line, HTTPS_PROXY="http://mine.example:1", **{engine.VARIABLE: "podman"}, **own()
         )
         web.shutdown()
     assert done.returncode == 0 and "asked: 200\n" in done.stdout, done.stderr
@@ -210,31 +207,26 @@ def test_run_lines_use_the_network_of_this_machine(
     assert "'PATH'" in done.stdout and (tmp_path / "state/front/token").read_text() not in done.stdout
 
 
-@pytest.mark.parametrize("before", [["--log-level", "debug"], ["-H", "unix:///nowhere", "image"], ["-D", "--config=x"]])
-def test_a_push_behind_options_stays_here(tmp_path: Path, before: list[str]) -> None:
+def test_a_push_behind_options_stays_here(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`docker OPTIONS push` of an image of Google's is not given to the engine, either."""
-    program = tmp_path / "bin/docker"
-    program.parent.mkdir()
-    program.write_text(LACKING)
-    program.chmod(0o755)
-    own = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "ASKED": str(tmp_path / "asked")}
-    done = run(tmp_path, "docker", *before, "push", IMAGE, **own, **{engine.VARIABLE: "docker"})
-    assert done.returncode == 1 and f"{IMAGE} is not on this machine" in done.stderr, done.stderr
+    monkeypatch.setenv(engine.VARIABLE, "docker")
+    path = program(tmp_path, "docker", LACKING)
+    options = ("--log-level debug", "-H unix:///nowhere image", "-D --config=x")
+    lines = " || ".join(f"docker {before} push {IMAGE}-here" for before in options)
+    done = run(tmp_path, "sh", "-c", lines, root=root, PATH=path, ASKED=str(tmp_path / "asked"))
+    assert done.returncode == 1 and done.stderr.count(f"{IMAGE}-here is not on this machine") == 3, done.stderr
     assert "push" not in (tmp_path / "asked").read_text()
 
 
-def test_a_push_that_is_not_recognized_meets_the_front(tmp_path: Path) -> None:
+def test_a_push_that_is_not_recognized_meets_the_front(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A push to Google's registries by other words than `docker push NAME` keeps the front as its proxy, which refuses these hosts."""
-    fake = tmp_path / "bin/podman"
-    fake.parent.mkdir()
-    fake.write_text(
-        '#!/bin/sh\n[ "$1" = info ] && echo "{\\"ServerVersion\\": \\"5\\"}" || echo "${HTTPS_PROXY%%:*}$HTTP_PROXY"\n'
-    )
-    fake.chmod(0o755)
-    path = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv(engine.VARIABLE, "podman")
+    script = '[ "$1" = info ] && echo "{\\"ServerVersion\\": \\"5\\"}" || echo "${HTTPS_PROXY%%:*}$HTTP_PROXY"'
     done = run(
-        tmp_path, "sh", "-c", f"docker manifest push x docker://{IMAGE} && docker manifest inspect x",
-        PATH=path, HTTP_PROXY="http://mine.example:1", **{engine.VARIABLE: "podman"},
+        tmp_path, "sh", "-c", f"docker manifest push x docker://{IMAGE} && docker manifest inspect x", root=root,
+        PATH=program(tmp_path, "podman", script), HTTP_PROXY="http://mine.example:1",
     )  # fmt: skip
     ours, theirs = done.stdout.splitlines()
     assert ours.startswith("httphttp://vertexrig:") and theirs == "http://mine.example:1", done.stderr
@@ -246,28 +238,21 @@ def test_autopackaging_with_an_engine(containers: Path, tmp_path: Path) -> None:
     """With an engine, gcloud's own Dockerfile is built, and `local-run` and the job that `create` makes train in the image: the version of TensorFlow is the image's."""
     need("docker")
     package(tmp_path, "import tensorflow, helper\nprint(helper.NAME, tensorflow.__version__)\n")
-    words = [
-        "gcloud",
-        "ai",
-        "custom-jobs",
-        "local-run",
-        f"--executor-image-uri={EXECUTOR}",
-        "--script=task.py",
-        "--local-package-path=.",
-    ]
+    words = ["gcloud", "ai", "custom-jobs", "local-run", f"--executor-image-uri={EXECUTOR}", "--script=task.py"]
+    words += ["--local-package-path=."]
     with engines.docker_over_podman():
-        done = run(tmp_path, *words, **_own())
-        created = run(tmp_path, *create(EXECUTOR), **_own())
+        done = run(tmp_path, *words, **own())
+        created = run(tmp_path, *create(EXECUTOR), **own())
     assert done.returncode == 0 and "helped 2.17.0" in done.stdout + done.stderr, done.stderr
     assert "  packaged  SUCCEEDED\n" in created.stderr, created.stderr
     assert image_stand_ins.every(tmp_path / "state") == []
 
 
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-def test_gcloud_configures_docker(tmp_path: Path) -> None:
+def test_gcloud_configures_docker(root: Path, tmp_path: Path) -> None:
     """`gcloud auth configure-docker` works without an engine, and writes docker's settings of the user as it does elsewhere."""
     line = "gcloud auth configure-docker us-central1-docker.pkg.dev --quiet"
-    done = run(tmp_path, "sh", "-c", line, **{engine.VARIABLE: "none"})
+    done = run(tmp_path, "sh", "-c", line, root=root, **{engine.VARIABLE: "none"})
     assert done.returncode == 0 and "not in system PATH" not in done.stderr, done.stderr
     settings = json.loads((tmp_path / ".docker/config.json").read_text())
     assert settings["credHelpers"] == {"us-central1-docker.pkg.dev": "gcloud"}

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
 from localvertex import server
-from localvertex.cli.local import command
 from localvertex.hints import hint, may_be_version
 from localvertex.jobs.metrics import last_values
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, Line, RunOptions, run_job
-from tests.support.jobkit import IMAGE, Api, job, output, pool, run_study, with_trainer
+from localvertex.runner import RunOptions, run_job
+from tests.support.jobkit import IMAGE, Api, job, pool, run_study, with_trainer
 from tests.support.tools import need
 
 TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def up(root: Path) -> Iterator[server.RunningServer]:
     """A server in this process, on the shared folder."""
     with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
         yield here
-
-
-def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
-    """What a shell has after `eval "$(vertexrig local env)"`, with nothing of the user's."""
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"), **more}
 
 
 @pytest.mark.parametrize(
@@ -165,71 +156,18 @@ def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
     assert reason["2"] == "The trial was stopped before its first measurement, because the study failed."
 
 
-def test_a_preempted_job_keeps_its_folder(root: Path) -> None:
-    """A job that starts again after its machines went writes to the same AIP_MODEL_DIR."""
-    control, lines = Control(), []
-
-    def line(one: Line) -> None:
-        lines.append(one)
-        if one.text.startswith("model ") and len(models()) == 1:
-            control.preempt()
-
-    def models() -> list[str]:
-        return [text for text in output(lines) if text.startswith("model ")]
-
-    code = (
-        "import pathlib, time\n"
-        "once = pathlib.Path(os.environ['AIP_MODEL_DIR'], 'once')\n"
-        "first = not once.exists()\n"
-        "once.parent.mkdir(parents=True, exist_ok=True); once.touch()\n"  # before the machines are taken away
-        "print('model', os.environ['AIP_MODEL_DIR'], flush=True)\n"
-        "if first: time.sleep(600)"
-    )
-    spec = job(pool(code), baseOutputDirectory={"outputUriPrefix": "gs://out/runs/cpu/20261121-171500-ab12"})
-    result = run_job(spec, root=root, on_line=line, control=control, options=RunOptions(grace=0.5))
-    control.close()
-    said = models()
-    assert (
-        result.succeeded and len(said) == 2 and said[0] == said[1] and said[0].endswith("20261121-171500-ab12/model/")
-    )
-
-
-def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
-    """What `local up --root X` prints to point a shell at the server names X, and works as it stands."""
-    root = tmp_path / "a folder"
-    try:
-        done = CliRunner().invoke(command, ["up", "--root", str(root), "--port", "0", "--detach"])
-        assert done.exit_code == 0, done.output
-        (line,) = [one for one in done.stderr.splitlines() if one.startswith("eval ")]
-        assert line.endswith(f"local env --root '{root}')\"")
-        exports = CliRunner().invoke(command, ["env", "--root", str(root)]).stdout
-        assert f"export BOTO_CONFIG='{root / server.BOTO}'" in exports.splitlines()
-    finally:
-        server.down(root)
-
-
 @pytest.mark.whole
-def test_gsutil_finds_the_server(up: server.RunningServer, root: Path, tmp_path: Path) -> None:
-    """The unmodified gsutil, in a shell and in a job, works on the server's buckets with what `local env` sets."""
+def test_gsutil_finds_the_server(up: server.RunningServer, root: Path) -> None:
+    """The unmodified gsutil works on the server's buckets in a job, by the variables that `local env` sets in a shell, too."""
     gsutil = need("gsutil")
-    (root / "gs/data").mkdir(exist_ok=True)
-    (tmp_path / "a.txt").write_text("hello")
-    env = tool_env(tmp_path, server.env(up))
-    done = subprocess.run(
-        [gsutil, "cp", "a.txt", "gs://data/in/a.txt"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (root / "gs/data/in/a.txt").read_text() == "hello"
+    (root / "gs/data/in").mkdir(parents=True)
+    (root / "gs/data/in/a.txt").write_text("hello")
     code = f"import subprocess, sys; bucket = 'gs:' + '//data'; sys.exit(subprocess.call([{gsutil!r}, 'cp', bucket + '/in/a.txt', bucket + '/out/b.txt']))"
     api = Api(up.url)
     found = api.wait(api.create(job(pool(code)))["name"])
     assert found["state"] == "JOB_STATE_SUCCEEDED", found
     assert (root / "gs/data/out/b.txt").read_text() == "hello"
+    assert server.env(up)["BOTO_CONFIG"] == str(root / server.BOTO)
 
 
 def test_last_values_of_a_metric_file(tmp_path: Path) -> None:

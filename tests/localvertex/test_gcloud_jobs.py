@@ -141,14 +141,8 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     """Create --config, describe, list and cancel do what they do in the cloud; a refusal reads as there."""
     api = Api(here.url)
     config = write(tmp_path / "job.yaml", job(pool("print('trained', args)", "--epochs=1")))
-    made = ai(
-        "custom-jobs",
-        "create",
-        "--display-name=from-gcloud",
-        f"--config={config}",
-        "--labels=team=vision",
-        "--format=json",
-    )
+    flags = ("--display-name=from-gcloud", f"--config={config}", "--labels=team=vision", "--format=json")
+    made = ai("custom-jobs", "create", *flags)
     name = json.loads(made.stdout)["name"]
     assert blanked(made.stderr) == CREATED
     assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
@@ -234,14 +228,8 @@ def test_tuning_jobs(
         "algorithm": "RANDOM_SEARCH",
     }
     config = write(tmp_path / "hp.yaml", {"studySpec": study, "trialJobSpec": job(pool(REPORT, "--fixed=1"))})
-    flags = [
-        "--display-name=sweep",
-        f"--config={config}",
-        "--max-trial-count=3",
-        "--parallel-trial-count=2",
-        "--format=json",
-    ]
-    made = ai("hp-tuning-jobs", "create", *flags)
+    flags = ("--display-name=sweep", "--max-trial-count=3", "--parallel-trial-count=2", "--format=json")
+    made = ai("hp-tuning-jobs", "create", *flags, f"--config={config}")
     assert blanked(made.stderr) == TUNING
     name = json.loads(made.stdout)["name"]
     assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
@@ -259,7 +247,7 @@ def test_tuning_jobs(
         args = own["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
         assert own["state"] == "JOB_STATE_SUCCEEDED" and args[1:] == ["--fixed=1", f"--rate={value}"]
     config = write(tmp_path / "slow.yaml", {"studySpec": study, "trialJobSpec": job(pool(WAIT))})
-    second = json.loads(ai("hp-tuning-jobs", "create", *flags[:1], f"--config={config}", *flags[2:]).stdout)["name"]
+    second = json.loads(ai("hp-tuning-jobs", "create", *flags, f"--config={config}").stdout)["name"]
     running = {trial["customJob"] for trial in api.wait(second, "JOB_STATE_RUNNING")["trials"]}
     assert blanked(ai("hp-tuning-jobs", "cancel", second.rpartition("/")[2]).stderr) == TUNING_CANCELLED
     done = api.wait(second)

@@ -12,24 +12,8 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import RunOptions, children, run_job, supervisor
-from tests.support.jobkit import IMAGE, TASK, sdist
+from tests.support.jobkit import container, job, pool
 from vertexrig.project.local import LocalImage
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """The folder of a local Vertex with a package whose module runs its first argument."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz", task=TASK)
-    return tmp_path
-
-
-def job(code: str) -> dict[str, object]:
-    return {"workerPoolSpecs": [
-        {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-         "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": ["gs://packages/trainer.tar.gz"],
-                               "pythonModule": "trainer.task", "args": [code]}}],
-        "baseOutputDirectory": {"outputUriPrefix": "gs://out/run"}}  # fmt: skip
-
 
 WRITES = """
 folder = os.environ["AIP_MODEL_DIR"].replace("gs:" + "//", "/gc" + "s/")
@@ -40,12 +24,15 @@ os.makedirs(os.environ["HOME"], exist_ok=True)
 """
 
 
+OUT = {"baseOutputDirectory": {"outputUriPrefix": "gs://out/run"}}
+
+
 @pytest.mark.whole
 @pytest.mark.skipif(not children.can_show_buckets(), reason="this system has no mount namespaces for programs")
 def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
     """A trainer that puts /gcs in place of gs:// leaves its model in the bucket, and nothing on the machine."""
     there = Path("/gcs").exists()
-    done = run_job(job(WRITES), root=root, options=RunOptions(keep_gs=True, grace=0.5))
+    done = run_job(job(pool(WRITES), **OUT), root=root, options=RunOptions(keep_gs=True, grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED", done.error
     assert (root / "gs/out/run/model/model").read_text() == f"kept {os.getuid()}"
     assert Path("/gcs").exists() is there
@@ -55,22 +42,15 @@ def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
 def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
     """A job that reads and writes no bucket sees an empty /gcs."""
     code = "import os; assert os.listdir('/gcs') == [], os.listdir('/gcs')"
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-            "containerSpec": {"imageUri": "here/image", "command": ["python3", "-c", code]}}  # fmt: skip
-    image = LocalImage(str(tmp_path), ())
-    done = run_job(
-        {"workerPoolSpecs": [pool]},
-        root=tmp_path / "state",
-        options=RunOptions(images={"here/image": image}, grace=0.5),
-    )
+    options = RunOptions(images={"here/image": LocalImage(str(tmp_path), ())}, grace=0.5)
+    done = run_job(job(container("here/image", "python3", "-c", code)), root=tmp_path / "state", options=options)
     assert done.state == "JOB_STATE_SUCCEEDED", done.error
 
 
-@pytest.mark.whole
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /gcs cannot be shown the job runs, and a line says what that means."""
     monkeypatch.setattr("localvertex.runner.command_line.can_show_buckets", lambda: False)
-    done = run_job(job("print('ran')"), root=root, options=RunOptions(grace=0.5))
+    done = run_job(job(pool("print('ran')")), root=root, options=RunOptions(grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED"
     assert any("Files that the trainer's code writes below /gcs reach no bucket" in one for one in done.differences)
 

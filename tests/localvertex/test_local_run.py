@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +28,7 @@ from localvertex.cli.local import command
 from localvertex.cli.run import project_of
 from localvertex.front import runs
 from localvertex.jobs.settings import Settings
-from tests.support.jobkit import IMAGE, Api, job, pool, sdist, with_trainer
+from tests.support.jobkit import IMAGE, Api, container, job, pool, with_trainer
 from tests.support.tools import INSTALLED, said, vertexrig
 from vertexrig.errors import ServiceError, UsageError
 
@@ -45,15 +47,28 @@ sys.exit(7)
 """
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_server_starts_with_and_without_uvloop(tmp_path: Path, loop: str) -> None:
-    """`local run` starts a server and serves a program over its proxy, whether uvloop is installed or not."""
-    pytest.importorskip("uvloop")
-    if loop == "asyncio":  # Python finds no module of that name
-        (tmp_path / "uvloop.py").write_text("raise ImportError(name='uvloop')\n")
+LOCATION = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1"
+POSTS = f"""
+import json, sys, requests
+for kind, body in json.loads(sys.argv[1]):
+    requests.post(f"{LOCATION}/{{kind}}", json=body).raise_for_status()
+"""
+
+
+def posting(*requests: tuple[str, dict[str, Any]]) -> list[str]:
+    """A program that makes these resources of Vertex AI by its real name: the kind and the body of each."""
+    return [sys.executable, "-c", POSTS, json.dumps(requests)]
+
+
+def custom(name: str, one: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "customJobs", {"displayName": name, "jobSpec": job(one)}
+
+
+def test_a_server_starts_without_uvloop(tmp_path: Path) -> None:
+    """`local run` starts a server and serves a program over its proxy, also where uvloop is not installed."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError(name='uvloop')\n")  # Python finds no module of that name
     ask = "import requests; print(requests.get('https://us-central1-aiplatform.googleapis.com/v1/nothing-that-it-has').status_code)"
     done = run(tmp_path / "state", sys.executable, "-c", ask, cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    vertexrig("local", "down", "--root", str(tmp_path / "state"), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "404\n"), done.stderr
 
 
@@ -83,25 +98,8 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     assert server.find(here.root) is not None
 
 
-DELETES = LAUNCH.replace(
-    "sys.exit(7)", 'requests.delete(jobs.partition("projects/")[0] + made["name"]).raise_for_status()'
-)
-
-
-def test_a_job_that_the_command_deleted_is_named(here: server.RunningServer, tmp_path: Path) -> None:
-    """A program that trains and cleans up after itself has its job listed, with its end."""
-    (tmp_path / "launch.py").write_text(DELETES.format(image=IMAGE))
-    done = run(here.root, sys.executable, "launch.py", cwd=tmp_path)
-    assert "  launched  SUCCEEDED, deleted\n" in done.stderr, done.stderr
-
-
-FAILS = """
+BUCKETS = """
 import requests
-jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
-pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "example.com/p/i:v1"}}
-made = requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).json()
-while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_FAILED":
-    pass
 storage = "https://storage.googleapis.com/storage/v1/b"
 for name in ("never-made", "made-later"):
     assert requests.get(f"{storage}/{name}/o").status_code == 404
@@ -109,63 +107,154 @@ requests.post(f"{storage}?project=my-project", json={"name": "made-later"})
 """
 
 
-def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningServer, tmp_path: Path) -> None:
-    """A failed job is listed with its reason, and a bucket that is not there with what makes it."""
-    (tmp_path / "fails.py").write_text(FAILS)
-    done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
-    made, why, logs, bucket = said(done.stderr)
-    assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
-    assert logs == f"  logs: {here.root}/jobs/{made.split()[3]}/logs"
-    assert bucket == (
+def test_a_missing_bucket_explains_itself(here: server.RunningServer, tmp_path: Path) -> None:
+    """A bucket that is not there is listed with what makes it, for the command that asked for it."""
+    done = run(here.root, sys.executable, "-c", BUCKETS, cwd=tmp_path)
+    assert said(done.stderr) == [
         f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made; to read it from "
         "Google, if it is public: public_buckets: [never-made] under local: in vertexrig.yaml"
-    )
-    again = run(here.root, "/bin/true", cwd=tmp_path)
-    assert "never-made" not in again.stderr
+    ]
+    assert "never-made" not in run(here.root, "/bin/true", cwd=tmp_path).stderr
 
 
-PIPES = """
-import requests
-pipelines = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/trainingPipelines"
-pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "example.com/p/i:v1"}}
-schema = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
-made = {"displayName": "piped", "trainingTaskDefinition": schema, "trainingTaskInputs": {"workerPoolSpecs": [pool]}}
-requests.post(pipelines, json=made).raise_for_status()
+PIPELINE = {
+    "displayName": "piped",
+    "trainingTaskDefinition": "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml",
+    "trainingTaskInputs": job(container("example.com/p/i:v1")),
+}
+ENDS = "import sys\nfor n in range(9): print(n)\nprint('x' * 400)\nsys.exit('\\x1b[2J' + 'data file missing')"
+ASTRAY = "import os; folder = 'gs:' + '//bucket/model'; os.makedirs(folder)"
+WRITES = "; open(folder + '/m.pkl', 'w').close()"
+LOST = (
+    "wrote gs://{}model/m.pkl to a folder named 'gs:' in its working directory, as open() does with a gs:// path; on Vertex AI that "
+    "is lost with the machine. Write to /gcs/{}model/m.pkl, or with tf.io.gfile, google-cloud-storage or fsspec"
+)
+REPORTS = """
+import os
+trial = os.environ["CLOUD_ML_TRIAL_ID"]
+open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a").write('{"accuracy": "1", "global_step": "1"}')
 """
 
 
-def test_a_pipeline_and_its_job_are_listed_with_one_error(here: server.RunningServer, tmp_path: Path) -> None:
-    """The error of a training pipeline, which its custom job has too, is listed once."""
-    (tmp_path / "pipes.py").write_text(PIPES)
-    done = run(here.root, sys.executable, "pipes.py", cwd=tmp_path)
-    *_, made, why, logs, job, above = said(done.stderr)
-    assert made.endswith("  piped  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here"), (
-        done.stderr
+def lost(place: str) -> str:
+    return f"workerpool0-0 succeeded, but it {LOST.format(place, place)}"
+
+
+def python(code: str) -> dict[str, Any]:
+    return container(IMAGE, "python", "-c", code)
+
+
+def study(name: str, code: str, most_failed: int = 0) -> tuple[str, dict[str, Any]]:
+    """A tuning job of two trials that run `code`."""
+    rate = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}
+    metric = {"metricId": "accuracy", "goal": "MAXIMIZE"}
+    spec = {"metrics": [metric], "parameters": [rate], "algorithm": "RANDOM_SEARCH"}
+    counts = {"maxTrialCount": 2, "parallelTrialCount": 1, "maxFailedTrialCount": most_failed}
+    return "hyperparameterTuningJobs", {
+        "displayName": name, "trialJobSpec": job(python(code)), "studySpec": spec, **counts,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def listed(here: server.RunningServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What a command is told at its end of each job that it made, by display name."""
+    in_each_trial = f"import os; folder = 'gs:' + f'//bucket/{{trial}}/model'; os.makedirs(folder){WRITES}"
+    fails = "print('weights missing')\nimport sys; sys.exit('unrecognized arguments: ' + trial)"
+    words = posting(
+        custom("unknown", container("example.com/p/i:v1")),
+        ("trainingPipelines", PIPELINE),
+        custom("prints", python(ENDS)),
+        custom("empty", python(ASTRAY)),
+        custom("astray", python(ASTRAY + WRITES)),
+        study("trials-astray", f"{REPORTS}\n{in_each_trial}"),
+        study("failed", f"{REPORTS}\n{fails}", most_failed=2),
+        study("unmeasured", "print('accuracy 0.9')"),
     )
-    assert logs.startswith("  logs: ") and job.startswith("created: custom job ")
+    done = run(here.root, *words, cwd=tmp_path_factory.mktemp("command"))
+    assert done.returncode == 0, done.stderr
+    blocks: dict[str, list[str]] = {}
+    for line in said(done.stderr):
+        if line.startswith("created: "):
+            block = blocks.setdefault(line.split("  ")[1], [])
+        if blocks:
+            block.append(line)
+    return blocks
+
+
+def test_a_failure_has_its_reason(here: server.RunningServer, listed: dict[str, list[str]]) -> None:
+    """A failed job is listed with its reason and the folder of its logs."""
+    made, why, logs = listed["unknown"]
+    assert made.endswith("  unknown  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
+    assert logs == f"  logs: {here.root}/jobs/{made.split()[3]}/logs"
+
+
+def test_a_pipeline_and_its_job_are_listed_with_one_error(listed: dict[str, list[str]]) -> None:
+    """The error of a training pipeline, which its custom job has too, is listed once."""
+    made, why, logs = listed["piped"]
+    assert made.endswith("  piped  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
+    assert logs.startswith("  logs: ")
+    ((job, above),) = (block for name, block in listed.items() if name.startswith("piped-"))
+    assert job.startswith("created: custom job ")
     assert above == f"  for its error and logs see {' '.join(made.split()[1:4])}, above"
 
 
-COMMANDS = """
-import sys, requests
-jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
-pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {
-    "imageUri": "IMAGE", "command": ["python", "-c", sys.argv[1]]}}
-requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).raise_for_status()
-""".replace("IMAGE", IMAGE)
-
-
-def test_a_failure_without_a_traceback_shows_the_last_lines(here: server.RunningServer, tmp_path: Path) -> None:
+def test_a_failure_without_a_traceback_shows_the_last_lines(
+    here: server.RunningServer, listed: dict[str, list[str]]
+) -> None:
     """A job of a container that fails without a traceback is listed with the last lines that it printed, shortened and without control
     characters, and with the folder of its logs.
     """
-    ends = "import sys\nfor n in range(9): print(n)\nprint('x' * 400)\nsys.exit('\\x1b[2J' + 'data file missing')"
-    done = run(here.root, sys.executable, "-c", COMMANDS, ends, cwd=tmp_path)
-    *_, made, why, heading, six, seven, eight, long, last, logs = said(done.stderr)
-    assert made.endswith("  launched  FAILED") and "non-zero status of 1" in why, done.stderr
+    made, why, heading, six, seven, eight, long, last, logs = listed["prints"]
+    assert made.endswith("  prints  FAILED") and "non-zero status of 1" in why
     assert heading == "  the last lines that it printed:" and [six, seven, eight] == ["    6", "    7", "    8"]
     assert long == f"    {'x' * 299}…" and last == "    \ufffd[2Jdata file missing"
     assert logs == f"  logs: {here.root}/jobs/{made.split()[3]}/logs" and Path(logs.partition(": ")[2]).is_dir()
+
+
+def test_a_folder_named_gs_fails_no_job(listed: dict[str, list[str]]) -> None:
+    """A job with a local folder `gs:` succeeds, as on the service; files in the folder are a warning at the end of the command."""
+    (empty,), (made, warning) = listed["empty"], listed["astray"]
+    assert empty.endswith("  empty  SUCCEEDED") and made.endswith("  astray  SUCCEEDED")
+    assert warning == f"  warning: {lost('bucket/')}."
+
+
+def test_a_warning_of_trials_is_said_once(listed: dict[str, list[str]]) -> None:
+    """A tuning job is listed with each warning of its trials once, although each names its own folder, after the trials that have it."""
+    made, warning = listed["trials-astray"]
+    assert made.endswith("  trials-astray  SUCCEEDED")
+    assert warning == f"  warning: trials 1 and 2: {lost('bucket/1/')}."
+
+
+def test_a_failed_study_has_the_hint_and_the_last_lines_of_its_trials(
+    here: server.RunningServer, listed: dict[str, list[str]]
+) -> None:
+    """A failed tuning job is listed with the hints of its trials, and with the last lines and the logs of the trial that its error names."""
+    made, why, heading, line, last, hint, logs = listed["failed"]
+    assert made.endswith("  failed  FAILED") and why.startswith("  2 of 2 ended trials failed")
+    trial = why.partition("Trial ")[2][:1]
+    assert heading == f"  the last lines that trial {trial} printed:"
+    assert [line, last] == ["    weights missing", f"    unrecognized arguments: {trial}"]
+    assert hint.startswith("  hint: trials 1 and 2: an argument or a study's parameterId is not a flag of the trainer")
+    assert logs.startswith(f"  logs of trial {trial}: {here.root}/jobs/") and Path(logs.partition(": ")[2]).is_dir()
+
+
+def test_a_study_without_a_result_says_why(listed: dict[str, list[str]]) -> None:
+    """A tuning job that succeeded while none of its trials reported the metric is listed with the metric and the reason of its trials."""
+    made, warning = listed["unmeasured"]
+    assert made.endswith("  unmeasured  SUCCEEDED")
+    assert warning.startswith(
+        "  warning: no trial reported a usable value of 'accuracy', so the study has no best trial; trials 1 and 2: The trainer wrote "
+        "no metric file"
+    )
+
+
+def test_strict_gs_fails_a_job_that_writes_to_a_folder_named_gs(tmp_path: Path) -> None:
+    """With --strict-gs, a file in a local folder `gs:` fails the job, and an empty folder does not."""
+    words = posting(custom("empty", python(ASTRAY)), custom("astray", python(ASTRAY + WRITES)))
+    root = str(tmp_path / "state")
+    done = vertexrig("local", "run", "--strict-gs", "--root", root, "--", *words, cwd=tmp_path)
+    for end in ("  empty  SUCCEEDED\n", "  astray  FAILED\n", lost("bucket/")):
+        assert done.stderr.count(end) >= 1, done.stderr
 
 
 ASKS = """
@@ -210,7 +299,7 @@ def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
     options = ["--no-wait", "--cold", "--discrete", "whole"]
     words = ["local", "run", *options, "--root", str(root), "--", sys.executable, "submit.py"]
     left = vertexrig(*words, cwd=tmp_path, env={"HOME": str(tmp_path)})
-    resume = left.stderr.splitlines()[-1]
+    resume = said(left.stderr)[-1]
     assert left.returncode == 0 and resume.endswith(
         f"local up --cold --discrete whole --gs-paths kept --root '{root}'"
     ), left.stderr
@@ -299,36 +388,6 @@ def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: 
     assert absent.returncode == 2 and "there is no program 'no-such-program'" in absent.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_are_passed_on(number: signal.Signals, here: server.RunningServer, tmp_path: Path) -> None:
-    """SIGTERM and SIGINT reach the command, whose own end counts."""
-    program = f"import signal, sys\nsignal.signal({number}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\nsignal.pause()"
-    argv = [
-        sys.executable,
-        "-m",
-        "vertexrig",
-        "local",
-        "run",
-        "--root",
-        str(here.root),
-        "--",
-        sys.executable,
-        "-c",
-        program,
-    ]
-    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env, start_new_session=True,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
-    ) as process:  # fmt: skip
-        try:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            process.send_signal(number)
-            assert process.wait(60) == 5
-        finally:
-            process.kill()
-
-
 def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path: Path) -> None:
     """Under nohup the command goes on when the terminal is closed, as it would without `local run`."""
     own = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(here.root), "--"]
@@ -360,37 +419,49 @@ def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_pat
         server.down(root)
 
 
-@pytest.mark.parametrize("started", [False, True], ids=["before it is started", "while it is started"])
-def test_a_signal_is_not_lost_at_the_start(
-    here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: bool
+@pytest.mark.parametrize(
+    ("moment", "number", "code"),
+    [("before", signal.SIGTERM, 143), ("while", signal.SIGTERM, 143), ("after", signal.SIGINT, 5)],
+)
+def test_signals_are_passed_on(
+    here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, number: int, code: int
 ) -> None:
-    """SIGTERM as the command is being started reaches it; one just before leaves it unstarted. Either way the code is 143."""
+    """A signal as the command is being started or runs reaches it, and its own end counts; one just before leaves it unstarted."""
     start, set_handler = subprocess.Popen, signal.signal
 
     def interrupted(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
         process = start(argv, **options)
         if argv[0] == "sh":
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return process
 
-    def handled(number: int, handler: Any, install: Any = signal.signal) -> Any:
-        before = install(number, handler)
-        if number == signal.SIGHUP and callable(handler):  # the last of them to be caught
-            os.kill(os.getpid(), signal.SIGTERM)
+    def handled(one: int, handler: Any, install: Any = signal.signal) -> Any:
+        before = install(one, handler)
+        if one == signal.SIGHUP and callable(handler):  # the last of them to be caught
+            os.kill(os.getpid(), number)
         return before
 
-    if started:
+    def once_it_runs() -> None:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr("localvertex.cli.run._in_foreground", lambda: False)
+    if moment == "before":
+        monkeypatch.setattr(signal, "signal", handled)
+    elif moment == "while":
         monkeypatch.setattr(subprocess, "Popen", interrupted)
     else:
-        monkeypatch.setattr(signal, "signal", handled)
-    words = ["run", "--root", str(here.root), "--", "sh", "-c", "sleep 20 & wait; touch ended"]
+        threading.Thread(target=once_it_runs, daemon=True).start()
+    script = "trap 'exit 5' INT; touch ready; sleep 20 & wait; touch ended"
     monkeypatch.chdir(tmp_path)
     given = set_handler(signal.SIGHUP, signal.SIG_DFL)  # a run of tests under nohup ignores it
     try:
+        words = ["run", "--root", str(here.root), "--", "sh", "-c", script]
         done = CliRunner().invoke(command, words, catch_exceptions=False)
     finally:
         set_handler(signal.SIGHUP, given)
-    assert done.exit_code == 143 and not (tmp_path / "ended").exists(), done.stderr
+    assert done.exit_code == code and not (tmp_path / "ended").exists(), done.stderr
 
 
 def test_long_bodies_are_recorded_by_their_size(tmp_path: Path) -> None:
@@ -424,16 +495,19 @@ def test_long_bodies_are_recorded_by_their_size(tmp_path: Path) -> None:
 
 
 def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
-    """`--record` keeps what the command asked and was answered, without ids; a server that runs already is left alone."""
-    sdist(tmp_path / "state/gs/packages/trainer.tar.gz")
-    (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
+    """`--record` keeps what the command asked and was answered, without ids; a server that runs already is left alone. A job that the
+    command has deleted is listed with its end.
+    """
+    with_trainer(tmp_path / "state")
+    deletes = 'requests.delete(jobs.partition("projects/")[0] + made["name"]).raise_for_status()'
+    (tmp_path / "launch.py").write_text(f"{LAUNCH.format(image=IMAGE).replace('sys.exit(7)', deletes)}\nsys.exit(7)\n")
     words = ("local", "run", "--record", "seen.jsonl", "--root")
     done = vertexrig(*words, "state", "--", sys.executable, "launch.py", cwd=tmp_path, env={"HOME": str(tmp_path)})
     assert done.returncode == 7, done.stderr
     text = (tmp_path / "seen.jsonl").read_text()
     assert '"POST"' in text and "customJobs" in text and "JOB_STATE_SUCCEEDED" in text
     made = next(line for line in done.stderr.splitlines() if line.startswith("created: custom job "))
-    assert made.split()[3] not in text
+    assert made.endswith("  launched  SUCCEEDED, deleted") and made.split()[3] not in text
     refused = vertexrig(*words, str(here.root), "--", "true", cwd=tmp_path)
     assert refused.returncode == 2 and "already running" in refused.stderr and "Traceback" not in refused.stderr
 
@@ -473,99 +547,6 @@ def test_down_forgets_on_request(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the state of a local Vertex"):
         CliRunner().invoke(command, ["down", "--root", str(tmp_path / "mine"), "--forget"], catch_exceptions=False)
     assert (tmp_path / "mine/jobs/thesis").exists()
-
-
-ASTRAY = """
-import sys, requests
-jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
-code = "folder = 'gs:' + '//bucket/model'; os.makedirs(folder)" + sys.argv[1]
-pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": {
-    "executorImageUri": "IMAGE", "packageUris": ["gs://packages/trainer.tar.gz"], "pythonModule": "trainer.task", "args": [code]}}
-requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).raise_for_status()
-""".replace("IMAGE", IMAGE)
-WRITES = "; open(folder + '/m.pkl', 'w').close()"
-LOST = (
-    "workerpool0-0 succeeded, but it wrote gs://bucket/model/m.pkl to a folder named 'gs:' in its working directory, as open() "
-    "does with a gs:// path; on Vertex AI that is lost with the machine. Write to /gcs/bucket/model/m.pkl, or with tf.io.gfile, "
-    "google-cloud-storage or fsspec"
-)
-
-
-@pytest.mark.parametrize("then", ["", WRITES], ids=["empty", "file"])
-def test_a_folder_named_gs_fails_no_job(here: server.RunningServer, tmp_path: Path, then: str) -> None:
-    """A job with a local folder `gs:` succeeds, as on the service; files in the folder are a warning at the end of the command."""
-    done = run(here.root, sys.executable, "-c", ASTRAY, then, cwd=tmp_path)
-    *_, made = [line for line in said(done.stderr) if line.startswith("created: ")]
-    assert made.endswith("  launched  SUCCEEDED"), done.stderr
-    warnings = [line for line in said(done.stderr) if "warning" in line]
-    assert warnings == ([f"  warning: {LOST}."] if then else [])
-
-
-def test_strict_gs_fails_a_job_that_writes_to_a_folder_named_gs(tmp_path: Path) -> None:
-    """With --strict-gs, a file in a local folder `gs:` fails the job, and an empty folder does not."""
-    root = with_trainer(tmp_path / "state")
-    for then, end in (("", "SUCCEEDED"), (WRITES, "FAILED")):
-        words = ("local", "run", "--strict-gs", "--root", str(root), "--", sys.executable, "-c", ASTRAY, then)
-        done = vertexrig(*words, cwd=tmp_path)
-        assert f"  launched  {end}\n" in done.stderr, done.stderr
-        assert (LOST in done.stderr) == bool(then)
-
-
-TUNES = """
-import sys, requests
-jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/hyperparameterTuningJobs"
-pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {
-    "imageUri": "IMAGE", "command": ["python", "-c", sys.argv[1]]}}
-rate = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}
-study = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": [rate], "algorithm": "RANDOM_SEARCH"}
-requests.post(jobs, json={"displayName": "tuned", "trialJobSpec": {"workerPoolSpecs": [pool]}, "studySpec": study,
-    "maxTrialCount": 2, "parallelTrialCount": 1, "maxFailedTrialCount": int(sys.argv[2])}).raise_for_status()
-""".replace("IMAGE", IMAGE)
-REPORTS = """
-import os
-trial = os.environ["CLOUD_ML_TRIAL_ID"]
-open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a").write('{"accuracy": "1", "global_step": "1"}')
-"""
-
-
-def tuned(here: server.RunningServer, folder: Path, code: str, most_failed: int = 0) -> list[str]:
-    """The lines about a tuning job of two trials that ran `code`."""
-    done = run(here.root, sys.executable, "-c", TUNES, code, str(most_failed), cwd=folder)
-    lines = said(done.stderr)
-    assert "created: " in done.stderr, done.stderr
-    return lines[next(place for place, line in enumerate(lines) if line.startswith("created: ")) :]
-
-
-def test_a_warning_of_trials_is_said_once(here: server.RunningServer, tmp_path: Path) -> None:
-    """A tuning job is listed with each warning of its trials once, although each names its own folder, after the trials that have it."""
-    code = f"{REPORTS}\nfolder = 'gs:' + f'//bucket/{{trial}}/model'; os.makedirs(folder){WRITES}"
-    made, warning = tuned(here, tmp_path, code)
-    assert made.endswith("  tuned  SUCCEEDED")
-    assert warning == f"  warning: trials 1 and 2: {LOST.replace('bucket/', 'bucket/1/')}."
-
-
-def test_a_failed_study_has_the_hint_and_the_last_lines_of_its_trials(
-    here: server.RunningServer, tmp_path: Path
-) -> None:
-    """A failed tuning job is listed with the hints of its trials, and with the last lines and the logs of the trial that its error names."""
-    code = f"{REPORTS}\nprint('weights missing')\nimport sys; sys.exit('unrecognized arguments: ' + trial)"
-    made, why, heading, line, last, hint, logs = tuned(here, tmp_path, code, most_failed=2)
-    assert made.endswith("  tuned  FAILED") and why.startswith("  2 of 2 ended trials failed")
-    trial = why.partition("Trial ")[2][:1]
-    assert heading == f"  the last lines that trial {trial} printed:"
-    assert [line, last] == ["    weights missing", f"    unrecognized arguments: {trial}"]
-    assert hint.startswith("  hint: trials 1 and 2: an argument or a study's parameterId is not a flag of the trainer")
-    assert logs.startswith(f"  logs of trial {trial}: {here.root}/jobs/") and Path(logs.partition(": ")[2]).is_dir()
-
-
-def test_a_study_without_a_result_says_why(here: server.RunningServer, tmp_path: Path) -> None:
-    """A tuning job that succeeded while none of its trials reported the metric is listed with the metric and the reason of its trials."""
-    made, warning = tuned(here, tmp_path, "print('accuracy 0.9')")
-    assert made.endswith("  tuned  SUCCEEDED")
-    assert warning.startswith(
-        "  warning: no trial reported a usable value of 'accuracy', so the study has no best trial; trials 1 and 2: The trainer wrote "
-        "no metric file"
-    )
 
 
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")

@@ -17,6 +17,7 @@ from localvertex.runner import RunOptions, children, replica, run_job
 from localvertex.runner.children import Command, Machine
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.result import JobResult
+from tests.support.jobkit import container, job
 from vertexrig.project.local import LocalImage
 
 pytestmark = pytest.mark.skipif(
@@ -55,11 +56,9 @@ def off_tmp() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def run(folder: Path, root: Path, replicas: int = 1, args: tuple[str, ...] = ()) -> JobResult:
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-            "containerSpec": {"imageUri": "here/image", "args": list(args)}}  # fmt: skip
-    pools = [pool, *([{**pool, "replicaCount": replicas - 1}] if replicas > 1 else [])]
-    spec = {"workerPoolSpecs": pools, "baseOutputDirectory": {"outputUriPrefix": "gs://out/run"}}
+def run(folder: Path, root: Path, replicas: int = 1) -> JobResult:
+    pools = [container("here/image")] * replicas
+    spec = job(*pools, baseOutputDirectory={"outputUriPrefix": "gs://out/run"})
     images = {"here/image": LocalImage(str(folder), ("python3", "train.py"))}
     return run_job(spec, root=root, options=RunOptions(images=images, keep_gs=True, grace=0.5))
 

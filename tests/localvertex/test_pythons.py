@@ -66,19 +66,6 @@ def test_a_python_without_tensorflow_is_not_mixed_with_that_of_an_image(
     assert said == [f"Found the environment of tf-2.17, kept for other jobs: {what.program}"]
 
 
-@pytest.mark.parametrize(
-    ("distribution", "framework"),
-    [("tensorflow", "tensorflow"), ("tensorflow_cpu", "tensorflow"), ("tensorflow-intel", "tensorflow"), ("tf_keras", "tf_keras")],
-)  # fmt: skip
-def test_a_framework_is_found_by_each_of_its_distributions(tmp_path: Path, distribution: str, framework: str) -> None:
-    """TensorFlow is there also where its distribution is the one for CPUs, or Windows' own."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
-    info = next((tmp_path / "venv").glob("lib/python*/site-packages")) / f"{distribution}-2.17.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 2.17.1\n")
-    assert packages.inspect_python(str(tmp_path / "venv/bin/python")).installed == {framework: "2.17.1"}
-
-
 def test_what_an_image_wants() -> None:
     """The Python and the framework of the catalog, and what the image lists beside it; a wrong name gives the choices."""
     what = pythons.wanted("tf-2.17", load(), None)

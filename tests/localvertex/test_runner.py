@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,28 @@ from typing import Any
 import psutil
 import pytest
 
-from localvertex.runner import Control, JobResult, Line, RunOptions, children, policy, pool_programs, run, run_job
+from localvertex.runner import (
+    Control,
+    JobResult,
+    Line,
+    RunOptions,
+    children,
+    environment,
+    policy,
+    pool_programs,
+    run,
+    run_job,
+)
 from localvertex.runner.children import Children, Command, Exit
 from localvertex.runner.containers import Choice
+from localvertex.runner.lines import OF_PACKAGE, Splitter
+from localvertex.runner.policy import Action, Counts, Scheduling
+from localvertex.runner.replica import user_environment
 from localvertex.runner.result import JobError
-from tests.support.jobkit import job, output, pool, sdist
+from tests.support.jobkit import container, job, output, pool, sdist
 from vertexrig.project.local import LocalImage
+from vertexrig.spec import cluster
+from vertexrig.spec.document import Document, Pool
 
 FAST = RunOptions(grace=0.5)
 WAIT = "import time; time.sleep(600)"
@@ -35,6 +51,12 @@ ENVIRONMENT = "print('ENV', json.dumps(dict(os.environ)), flush=True)\n"
 
 def environments(lines: list[Line]) -> dict[str, dict[str, str]]:
     return {line.task: json.loads(line.text[4:]) for line in lines if line.text.startswith("ENV ")}
+
+
+def ran(root: Path, *pools: dict[str, Any], options: RunOptions = FAST, **fields: Any) -> tuple[JobResult, list[Line]]:
+    """A job that was run to its end, and its lines."""
+    lines: list[Line] = []
+    return run_job(job(*pools, **fields), root=root, on_line=lines.append, options=options), lines
 
 
 class Started:
@@ -71,25 +93,49 @@ def start(
     return seen, control, thread, results
 
 
+# Every rank brings its number to rank 0, which answers each with the sum; for that nothing but the four variables is read.
+MEETS = (
+    ENVIRONMENT
+    + """
+import socket, time
+host, task = socket.gethostname(), json.loads(os.environ['CLUSTER_SPEC'])['task']
+print('HOST', host, socket.gethostbyname(host) if host == os.environ.get('HOSTNAME') else '', flush=True)
+open(f"{args[0]}/{task['type']}-{task['index']}", 'w').close()
+while len(os.listdir(args[0])) < 5: time.sleep(0.01)
+if 'RANK' not in os.environ: time.sleep(600)
+address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
+if rank == 0:
+    with socket.create_server(address) as server:
+        peers = [server.accept()[0] for _ in range(size - 1)]
+    ranks = [int(peer.recv(16)) for peer in peers]
+    for peer in peers:
+        peer.sendall(str(sum(ranks)).encode())
+    print('sum', sum(ranks))
+else:
+    for _ in range(3000):
+        try:
+            peer = socket.create_connection(address)
+            break
+        except OSError:
+            time.sleep(0.02)
+    peer.sendall(str(rank).encode())
+    assert int(peer.recv(16)) == 6
+"""
+)
+
+
 @pytest.mark.whole
 def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
-    """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation."""
-    last = (
-        "import time\nif os.environ['HERE'] != 'workerpool0': time.sleep(600)\n"
-        "while len(os.listdir(args[0])) < 4: time.sleep(0.01)"
-    )
-    meet = root / "gs/meet/full"
-    meet.mkdir(parents=True)
-    code = ENVIRONMENT + "task = json.loads(os.environ['CLUSTER_SPEC'])['task']\nos.environ['HERE'] = task['type']\n"
-    code += (
-        "if task['type'] != 'workerpool0': open(f\"{args[0]}/{task['type']}-{task['index']}\", 'w').close()\n" + last
-    )
-    pools = [pool(code, "gs://meet/full", replicas=count) for count in (1, 2, 1, 1)]
-    lines: list[Line] = []
-    result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
+    """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation, on machines of
+    the service's names. By PyTorch's variables all but the server meet as one world; this machine keeps its own name.
+    """
+    (root / "gs/meet").mkdir(parents=True)
+    before = socket.gethostname()
+    result, lines = ran(root, *(pool(MEETS, "gs://meet", replicas=count) for count in (1, 2, 1, 1)))
     assert result.state == "JOB_STATE_SUCCEEDED", result.error
+    assert "sum 6" in output(lines) and socket.gethostname() == before
     seen = environments(lines)
-    assert sorted(seen) == ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool2-0", "workerpool3-0"]
     configs = {name: json.loads(env["TF_CONFIG"]) for name, env in seen.items()}
     clusters = [config["cluster"] for config in configs.values()]
     assert all(cluster == clusters[0] for cluster in clusters)
@@ -105,43 +151,34 @@ def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
     spec = json.loads(seen["workerpool3-0"]["CLUSTER_SPEC"])
     assert spec["task"] == {"type": "workerpool3", "index": 0}
     assert [len(spec["cluster"][f"workerpool{i}"]) for i in range(4)] == [1, 2, 1, 1]
-    addresses = [host for hosts in spec["cluster"].values() for host in hosts]
-    host = re.compile(
-        r"cmle-training-workerpool\d-[0-9a-f]{10}-\d:\d+" if children.can_show_names() else r"127\.0\.0\.1:\d+"
-    )
-    assert len(set(addresses)) == 5 and all(host.fullmatch(one) for one in addresses)
-
-
-def test_a_replica_has_a_machine_of_the_services_name(root: Path) -> None:
-    """A replica's machine is called like its address with five characters more, which lead to it; this machine keeps its own name."""
+    addresses = {f"{name}-{index}": host for name, hosts in spec["cluster"].items() for index, host in enumerate(hosts)}
+    assert len(set(addresses.values())) == 5
     if not children.can_show_names():
-        pytest.skip("this system cannot name hosts")
-    before = socket.gethostname()
-    code = (
-        "import socket\nhost = socket.gethostname()\n"
-        "print(host, os.environ['HOSTNAME'], socket.gethostbyname(host), os.environ['CLUSTER_SPEC'], flush=True)\n"
-        "open(f'{args[0]}/{host}', 'w').close()\n"
-        "import time\nwhile len(os.listdir(args[0])) < 3: time.sleep(0.01)"
-    )
-    meet = root / "gs/meet/names"
-    meet.mkdir(parents=True)
-    lines: list[Line] = []
-    pools = pool(code, "gs://meet/names"), pool(code, "gs://meet/names", replicas=2)
-    result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
-    assert result.succeeded, result.error
-    said = {
-        line.task: line.text.split(" ", 3) for line in lines if "cmle-training" in line.text and "127." in line.text
-    }
-    assert len(said) == 3 and len({host for host, *_ in said.values()}) == 3
-    for task, (host, variable, address, spec) in said.items():
-        pool_name, index = task.rsplit("-", 1)
-        own = json.loads(spec)["cluster"][pool_name][int(index)].rpartition(":")[0]
-        assert re.fullmatch(re.escape(own) + "-[a-z0-9]{5}", host) and (variable, address) == (host, "127.0.0.1")
-    assert socket.gethostname() == before
+        assert all(re.fullmatch(r"127\.0\.0\.1:\d+", one) for one in addresses.values())
+        return
+    for line in lines:
+        if line.text.startswith("HOST "):
+            _, host, address = line.text.split(" ")
+            own = addresses[line.task].rpartition(":")[0]
+            assert re.fullmatch(r"cmle-training-workerpool\d-[0-9a-f]{10}-\d", own)
+            assert re.fullmatch(re.escape(own) + "-[a-z0-9]{5}", host) and address == "127.0.0.1"
+
+
+def test_reduction_servers_have_no_rank() -> None:
+    """As Google's Reduction Server notebook needs it: one chief and four reduction servers are a world of one."""
+    counts = (1, 0, 4)
+    data = [{"replicaCount": n, "containerSpec": {"imageUri": "x"}} if n else {} for n in counts]
+    everyone = cluster.replicas(Document("CustomJobSpec", {"workerPoolSpecs": data}).pools)
+    chief = cluster.rank_variables(everyone, everyone[0])
+    assert (chief["RANK"], chief["WORLD_SIZE"]) == ("0", "1")
+    assert chief["MASTER_ADDR"].startswith("cmle-training-workerpool0-")
+    assert cluster.rank_variables(everyone, everyone[1]) == {}
 
 
 def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
-    """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket; a trial has its tuning job's id."""
+    """A job of one replica has no TF_CONFIG and no rank; its AIP directories, args and env point into the local bucket; a trial has its
+    tuning job's id.
+    """
     code = (
         ENVIRONMENT
         + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
@@ -151,52 +188,38 @@ def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
         {"name": "DATA", "value": "gs://out/d"},
         {"name": "BOTH", "value": "$(DATA)/$(NOPE)"},
     ]
-    lines: list[Line] = []
     options = RunOptions(grace=0.5, job_id="123", trial="7", study_id="45")
-    spec = job(one, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
-    result = run_job(spec, root=root, on_line=lines.append, options=options)
+    result, lines = ran(root, one, options=options, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
     assert result.state == "JOB_STATE_SUCCEEDED", result.error
     env = environments(lines)["workerpool0-0"]
-    assert "TF_CONFIG" not in env and env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "45"
+    assert not {"TF_CONFIG", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"} & set(env)
+    assert env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "45"
     assert env["AIP_MODEL_DIR"] == f"{root}/gs/out/one/7/model/"
     assert env["BOTH"] == f"{root}/gs/out/d/$(NOPE)"
     assert output(lines)[-1] == str([f"{root}/gs/out/one/beside", f"--data={root}/gs/out/45", "$(HOME)"])
     assert (root / "gs/out/one/7/model/saved_model.pb").read_text() == "x"
 
 
-def test_credentials_stay_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_stay_outside(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's cloud login, tokens and other variables are not in a replica's environment unless they are asked for."""
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/key.json")
     monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("MINE", "yes")
-    lines: list[Line] = []
-    run_job(job(pool(ENVIRONMENT)), root=root, on_line=lines.append, options=FAST)
+    _, lines = ran(root, pool(ENVIRONMENT))
     env = environments(lines)["workerpool0-0"]
-    assert "secret" not in str(env) and "GOOGLE_APPLICATION_CREDENTIALS" not in env and "MINE" not in env
+    assert "secret" not in str(env) and not {"GOOGLE_APPLICATION_CREDENTIALS", "MINE"} & set(env)
     assert os.listdir(env["CLOUDSDK_CONFIG"]) == []
-    lines.clear()
-    run_job(
-        job(pool(ENVIRONMENT)),
-        root=root,
-        on_line=lines.append,
-        options=RunOptions(credentials=True),
-    )
-    env = environments(lines)["workerpool0-0"]
-    assert (
-        env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
-        and "MINE" not in env
-        and "AWS_SECRET_ACCESS_KEY" not in env
-    )
+    asked_for = user_environment(RunOptions(credentials=True), tmp_path)
+    assert asked_for["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
+    assert asked_for["CLOUDSDK_AUTH_ACCESS_TOKEN"] == "secret"
+    assert not {"AWS_SECRET_ACCESS_KEY", "MINE"} & set(asked_for)
 
 
-@pytest.mark.parametrize("where", [0, 1])
-def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> None:
+def test_an_exception_in_any_replica_fails_the_job(root: Path) -> None:
     """A replica that raises fails the job at once, with the service's sentence and the replica's traceback."""
-    pools = [pool(WAIT), pool(WAIT)]
-    pools[where] = pool("print('on stdout')\nraise ValueError('bad shape')")
-    result = run_job(job(*pools), root=root, options=FAST)
-    name = f"workerpool{where}-0"
+    result, _ = ran(root, pool(WAIT), pool("print('on stdout')\nraise ValueError('bad shape')"))
+    name = "workerpool1-0"
     assert result.state == "JOB_STATE_FAILED" and result.failed_replica == name and result.error is not None
     assert result.error.message.startswith(
         f"The replica {name} exited with a non-zero status of 1. Termination reason: Error."
@@ -204,6 +227,47 @@ def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> No
     assert "ValueError: bad shape" in result.error.message and result.error.code == 3
     assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
     assert not result.counts["restarts"] and result.counts["retries"] == 0
+
+
+KILLED, ABORTED, OUT_OF_MEMORY = Exit(137, signal.SIGKILL), Exit(134, signal.SIGABRT), Exit(137, signal.SIGKILL, True)
+ALL_AGAIN, NEVER_AGAIN = (
+    policy.scheduling_of({"scheduling": {"restartJobOnWorkerRestart": True, "disableRetries": never}})
+    for never in (False, True)
+)
+
+
+@pytest.mark.parametrize(
+    ("exit_", "scheduling", "counts", "action"),
+    [
+        (Exit(0), Scheduling(), Counts(), Action.LEAVE),
+        (Exit(1), Scheduling(), Counts(), Action.FAIL),
+        (KILLED, Scheduling(), Counts(), Action.RESTART_REPLICA),
+        (KILLED, ALL_AGAIN, Counts(), Action.RESTART_JOB),
+        (KILLED, NEVER_AGAIN, Counts(), Action.FAIL),
+        (KILLED, Scheduling(), Counts({"workerpool1-0": 4}), Action.RESTART_REPLICA),
+        (KILLED, Scheduling(), Counts({"workerpool1-0": 5}), Action.RETRY_JOB),
+        (KILLED, Scheduling(), Counts({"workerpool1-0": 5}, retries=3), Action.FAIL),
+        (OUT_OF_MEMORY, Scheduling(), Counts(), Action.FAIL),
+        (ABORTED, Scheduling(), Counts(), Action.RETRY_JOB),
+        (Exit(139, signal.SIGSEGV), ALL_AGAIN, Counts(retries=2), Action.RETRY_JOB),
+        (Exit(6), Scheduling(), Counts(), Action.RETRY_JOB),
+        (ABORTED, Scheduling(), Counts(retries=3), Action.FAIL),
+        (ABORTED, NEVER_AGAIN, Counts(), Action.FAIL),
+    ],
+)
+def test_what_follows_from_the_end_of_a_worker(
+    exit_: Exit, scheduling: Scheduling, counts: Counts, action: Action
+) -> None:
+    """An exception is permanent, a lost worker comes back five times, SIGABRT and SIGSEGV are tried again three times; with
+    disableRetries nothing is.
+    """
+    assert policy.decide(exit_, "workerpool1-0", scheduling, counts) is action
+
+
+def test_the_status_of_an_abort() -> None:
+    """A package's executor reports the number of the signal, and a container what a shell does."""
+    said = [policy.exit_message("workerpool0-0", ABORTED, "", "1", "2", package=package) for package in (True, False)]
+    assert "non-zero status of 6." in said[0] and "non-zero status of 134." in said[1]
 
 
 def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
@@ -242,40 +306,15 @@ def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
     assert results[0].state == "JOB_STATE_CANCELLED"
 
 
-@pytest.mark.whole
-def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
-    """A worker lost for ever is started 6 times in each of 4 attempts, then the job fails."""
+def test_a_job_that_is_tried_again_has_new_restarts(root: Path) -> None:
+    """A worker that is lost for the sixth time has the job tried again, in which it is restarted five times; after the third such
+    attempt the job fails.
+    """
     worker = "print('up', flush=True)\nimport signal; os.kill(os.getpid(), signal.SIGKILL)"
-    lines: list[Line] = []
-    result = run_job(job(pool(WAIT), pool(worker)), root=root, on_line=lines.append, options=FAST)
-    assert output(lines, "workerpool1-0").count("up") == 24
+    earlier = {"restarts": {"workerpool1-0": 4}, "retries": 2}
+    result, lines = ran(root, pool(WAIT), pool(worker), options=replace(FAST, earlier=earlier))
+    assert output(lines, "workerpool1-0").count("up") == 2 + 6
     assert (result.state, result.counts["retries"], result.exit_codes["workerpool1-0"]) == ("JOB_STATE_FAILED", 3, 137)
-
-
-def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
-    """With disableRetries a lost worker is not started again."""
-    spec = job(
-        pool(WAIT),
-        pool("os.kill(os.getpid(), 9)"),
-        scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True},
-    )
-    result = run_job(spec, root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and not result.counts["restarts"] and result.counts["retries"] == 0
-
-
-def test_an_abort_is_tried_again_three_times(root: Path) -> None:
-    """SIGABRT counts as not permanent: the job is run four times in all."""
-    lines: list[Line] = []
-    result = run_job(job(pool("print('up', flush=True); os.abort()")), root=root, on_line=lines.append, options=FAST)
-    assert output(lines).count("up") == 4 and result.state == "JOB_STATE_FAILED"
-    assert result.error is not None and "non-zero status of 6" in result.error.message
-
-
-def test_timeout(root: Path) -> None:
-    """A job that runs longer than scheduling.timeout fails and says so."""
-    result = run_job(job(pool(WAIT), scheduling={"timeout": "1s"}), root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert result.error.message == "The job ran longer than its timeout of 1 seconds."
 
 
 def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
@@ -292,21 +331,21 @@ def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
     seen.wait_for("up")
     control.cancel()
     thread.join()
-    assert (
-        results[0].state == "JOB_STATE_CANCELLED"
-        and results[0].error is not None
-        and results[0].error.message == "CANCELED"
-    )
+    assert (results[0].state, results[0].error) == ("JOB_STATE_CANCELLED", policy.ON_CANCEL)
+    assert policy.ON_CANCEL.message == "CANCELED"
     assert "no" in output(seen.lines) and seen.states[-1] == "JOB_STATE_CANCELLING"
     daemon = int(next(text for text in output(seen.lines) if text.startswith("daemon")).split()[1])
     assert not psutil.pid_exists(daemon)
 
 
-@pytest.mark.parametrize(("most", "scheduling"), [(7, {}), (1, {"disableRetries": True})])
-def test_preemption_starts_again_up_to_six_times(root: Path, most: int, scheduling: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("before", "most", "scheduling"), [(5, 2, {}), (0, 1, {"disableRetries": True})])
+def test_preemption_starts_again_up_to_six_times(
+    root: Path, before: int, most: int, scheduling: dict[str, Any]
+) -> None:
     """A preempted job starts again; the seventh preemption, or any without retries, ends it as a stockout, without a SIGTERM."""
     code = f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\nprint('up', flush=True)\n{WAIT}"
-    seen, control, thread, results = start(job(pool(code), scheduling=scheduling), root)
+    options = replace(FAST, earlier={"preemptions": before})
+    seen, control, thread, results = start(job(pool(code), scheduling=scheduling), root, options)
     for times in range(1, most + 1):
         seen.wait_for("up", times)
         control.preempt()
@@ -314,14 +353,6 @@ def test_preemption_starts_again_up_to_six_times(root: Path, most: int, scheduli
     assert "told" not in output(seen.lines)
     assert results[0].state == "JOB_STATE_FAILED" and results[0].error is not None
     assert results[0].error.message.startswith("Resources are insufficient in region: us-central1.")
-
-
-def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
-    """What a replica leaves running in another session is gone when the job is over, though the job succeeded."""
-    code = "import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nprint(c.pid)"
-    lines: list[Line] = []
-    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
-    assert result.succeeded and not psutil.pid_exists(int(output(lines)[-1]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="opens the pipe of another process below /proc")
@@ -349,24 +380,25 @@ def test_output_that_another_process_holds(tmp_path: Path, end: str) -> None:
         assert child.exit == Exit(0) and [line.text for line in lines] == ["begun", "last"]
 
 
-@pytest.mark.whole
-def test_the_output_of_an_installation_is_shown_as_it_comes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pip prints is handed on before it ends: the package's setup.py goes on once its line was seen."""
-    seen, settings, lines = root / "seen", root / "pip.conf", list[Line]()
-    settings.write_text("[global]\nverbose = 3\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
-    setup = f"import os, time\nprint('begun', flush=True)\nuntil = time.time() + 60\nwhile not os.path.exists({str(seen)!r}):\n"
-    setup += "    assert time.time() < until\n    time.sleep(0.05)\n"
-    setup += "from setuptools import setup\nsetup(name='slow', version='1.0', packages=['slow'])\n"
-    sdist(root / "gs/packages/slow.tar.gz", name="slow", setup=setup)
+def test_an_installation_is_shown_as_it_comes_and_ends_with_its_job(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pip prints is handed on before it ends, and a cancellation ends pip, too."""
+    (tmp_path / "pip.conf").write_text("[global]\nverbose = 3\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    sdist(
+        root / "gs/packages/slow.tar.gz", name="slow", setup="import time; print('begun', flush=True); time.sleep(60)"
+    )
+    control, lines = Control(), list[Line]()
 
     def pause() -> None:
         if any(line.text.strip() == "begun" for line in lines):
-            seen.touch()
+            control.cancel()
 
-    spec = job(pool("pass", package="gs://packages/slow.tar.gz"))
-    spec["workerPoolSpecs"][0]["pythonPackageSpec"]["pythonModule"] = "slow.task"
-    assert run_job(spec, root=root, on_line=lines.append, on_pause=pause, options=FAST).succeeded, lines
+    spec = job(pool("", package="gs://packages/slow.tar.gz"))
+    result = run_job(spec, root=root, on_line=lines.append, on_pause=pause, control=control, options=FAST)
+    assert result.state == "JOB_STATE_CANCELLED", lines
+    control.close()
 
 
 def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
@@ -400,38 +432,35 @@ def test_only_a_resumed_job_looks_for_processes_left_behind(root: Path, monkeypa
     swept: list[str] = []
     monkeypatch.setattr(run, "kill_marked", swept.append)
     for expected in ([], ["VERTEXRIG_REPLICA=77/"]):
-        assert run_job(job(pool("pass")), root=root, options=replace(FAST, job_id="77")).state == "JOB_STATE_SUCCEEDED"
+        assert ran(root, pool("pass"), options=replace(FAST, job_id="77"))[0].succeeded
         assert swept == expected
 
 
-@pytest.mark.parametrize("lacking", [{"replicaCount": 0}, {"replicaCount": 0, "machineSpec": {}}])
-def test_a_pool_without_replicas_is_left_out(root: Path, lacking: dict[str, Any]) -> None:
+def test_a_pool_without_replicas_is_left_out(root: Path) -> None:
     """A pool with a program but no replicas starts none and is not in TF_CONFIG; as the first pool it fails the job with the reason."""
-    empty, lines = {**pool("pass"), **lacking}, list[Line]()
-    result = run_job(job(pool(ENVIRONMENT), empty), root=root, on_line=lines.append, options=FAST)
+    empty = {**pool("pass"), "replicaCount": 0}
+    result, lines = ran(root, pool(ENVIRONMENT), empty, {**empty, "machineSpec": {}})
     assert result.state == "JOB_STATE_SUCCEEDED" and list(environments(lines)) == ["workerpool0-0"], result.error
     assert "TF_CONFIG" not in environments(lines)["workerpool0-0"]
-    first = run_job(job({**pool("pass"), "replicaCount": 0}), root=root, options=FAST)
+    first, _ = ran(root, empty)
     assert first.error is not None and "workerPoolSpecs[0] is missing or has no replicas" in first.error.message
 
 
 def test_memory_limit(root: Path) -> None:
     """A replica that takes more than the limit is killed, and the job fails with the out-of-memory sentence."""
     code = "data = []\nimport time\nwhile len(data) < 60:\n    data.append(b'x' * 10_000_000); time.sleep(0.02)\ntime.sleep(600)"
-    result = run_job(job(pool(code)), root=root, options=RunOptions(grace=0.5, memory_limit=200_000_000))
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    result, _ = ran(root, pool(code), options=RunOptions(grace=0.5, memory_limit=200_000_000))
     text = "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
-    assert result.error == JobError(policy.RESOURCE_EXHAUSTED, text)
+    assert (result.state, result.error) == ("JOB_STATE_FAILED", JobError(policy.RESOURCE_EXHAUSTED, text))
 
 
 @pytest.mark.parametrize("package", [True, False])
 def test_a_full_disk(root: Path, tmp_path: Path, package: bool) -> None:
     """A replica whose last lines name a full disk fails the job with the service's sentence; the hint and the traceback stay."""
-    shell = {"imageUri": "a", "command": ["sh", "-c"], "args": ["echo 'cp: x: No space left on device' >&2; exit 1"]}
-    machine = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
-    own = pool("raise OSError(28, os.strerror(28))") if package else {**machine, "containerSpec": shell}
+    shell = container("a", "sh", "-c", args=["echo 'cp: x: No space left on device' >&2; exit 1"])
+    own = pool("raise OSError(28, os.strerror(28))") if package else shell
     options = RunOptions(grace=0.5, engine="none", images={"a": LocalImage(tmp_path, ("sh",))})
-    result = run_job(job(pool(WAIT), own), root=root, options=options)
+    result, _ = ran(root, pool(WAIT), own, options=options)
     text = (
         "Replicas low on disk: workerpool1. Specify a larger bootDiskSizeGb "
         "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec and try again."
@@ -440,63 +469,42 @@ def test_a_full_disk(root: Path, tmp_path: Path, package: bool) -> None:
     assert "a disk is full" in result.hint and ("OSError" in result.traceback) == package
 
 
-def test_full_shared_memory_is_no_full_disk() -> None:
-    """What PyTorch's data loader says of shared memory has the error of an exit, since a larger disk would not help."""
-    said = "RuntimeError: unable to write to file </torch_12_34_0>: No space left on device (28)"
-    assert policy.lacking("workerpool0-0", Exit(1), [said]) is None
-    assert policy.lacking("workerpool0-0", Exit(1), [said, "OSError: [Errno 28] x"]) is not None
+@pytest.mark.parametrize(
+    ("said", "lacks"),
+    [
+        (["OSError: [Errno 28] x"], True),
+        # of shared memory, as of PyTorch's data loader: a larger disk would not help
+        (["RuntimeError: unable to write to file </torch_12_34_0>: No space left on device (28)"], False),
+        (["unable to write to file </torch_12_34_0>: No space left on device (28)", "OSError: [Errno 28] x"], True),
+        (["No space left on device", *map(str, range(12)), "ValueError: bad shape"], False),  # the program went on
+    ],
+)
+def test_which_lines_tell_of_a_full_disk(said: list[str], lacks: bool) -> None:
+    """A disk that the last lines name, and that is one."""
+    assert (policy.lacking("workerpool0-0", Exit(1), said) is not None) is lacks
 
 
-def test_a_full_disk_that_was_left_behind(root: Path) -> None:
-    """A replica that wrote of a full disk, went on and failed for another reason has the error of its end."""
-    code = (
-        "print('No space left on ' + 'device', *range(12), sep=chr(10), file=sys.stderr)\nraise ValueError('bad shape')"
-    )
-    result = run_job(job(pool(code)), root=root, options=FAST)
-    assert result.error is not None and result.error.code == policy.INVALID_ARGUMENT
-
-
-@pytest.mark.whole
-def test_hundred_megabytes_of_output(root: Path) -> None:
-    """All of 100 MB of output arrives, in order, in memory that does not grow with it."""
-    code = "import sys\nline = 'x' * 990\nfor i in range(100_000): sys.stdout.write(f'{i:09d}{line}\\n')"
-    expected = 0
-
-    def check(line: Line) -> None:
-        nonlocal expected
-        if line.task == "workerpool0-0" and line.text.endswith("xxx"):
-            assert int(line.text[:9]) == expected
-            expected += 1
-
-    result = run_job(job(pool(code)), root=root, on_line=check, options=FAST)
-    assert result.succeeded and expected == 100_000
-    assert (result.folder / "logs/workerpool0-0.log").stat().st_size > 100_000_000
-
-
-def test_lines_carry_severity_and_data(root: Path) -> None:
+def test_lines_carry_severity_and_data() -> None:
     """Stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
-    code = "os.write(1, b'plain\\n')\nos.write(2, b'oops\\n')\nprint(json.dumps({'severity': 'warning', 'message': 'low'}), flush=True)\nos.write(1, b'\\xff\\r\\nlast')"
-    lines: list[Line] = []
-    run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
-    seen = {(line.severity, line.text) for line in lines if line.task == "workerpool0-0"}
-    assert {("INFO", "plain"), ("ERROR", "oops"), ("INFO", "\ufffd"), ("INFO", "last")} <= seen
-    own = [line for line in lines if line.task == "workerpool0-0" and line.severity == "WARNING"]
-    assert [line.payload for line in own] == [{"severity": "warning", "message": "low"}]
+    out, err = (Splitter("t", stream, OF_PACKAGE) for stream in ("stdout", "stderr"))
+    low = {"severity": "warning", "message": "low"}
+    found = [*out.feed(b"plain\n%s\n\xff\r\nlast" % json.dumps(low).encode(), final=True), *err.feed(b"oops\n")]
+    seen = [(line.severity, line.text) for line in found if line.payload is None]
+    assert seen == [("INFO", "plain"), ("INFO", "\ufffd"), ("INFO", "last"), ("ERROR", "oops")]
+    assert [(line.severity, line.payload) for line in found if line.payload] == [("WARNING", low)]
 
 
 @pytest.mark.whole
 def test_accelerators_are_stood_in_for(root: Path) -> None:
     """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
     gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)
-    lines: list[Line] = []
-    result = run_job(job(gpus), root=root, on_line=lines.append, options=FAST)
+    result, lines = ran(root, gpus)
     assert result.succeeded and output(lines)[-1] == "4"
     assert "4 x NVIDIA_H100_80GB" in result.differences[0]
     service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
     assert all(f"Difference: {said}." in service for said in result.differences)
-    tpu = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", machineType="ct5lp-hightpu-4t", tpuTopology="4x4")
-    lines.clear()
-    assert run_job(job(tpu), root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "4"
+    tpu = Pool(0, "", {"machineSpec": {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "4x4"}})
+    assert environment.virtual_devices(tpu) == 4
 
 
 def test_image_map(root: Path, tmp_path: Path) -> None:
@@ -508,24 +516,16 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
         grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
     )
     texts = []
-    for fields in ({"args": ["b"]}, {"command": ["python3", "other.py"]}):
-        lines: list[Line] = []
-        one = {
-            "machineSpec": {"machineType": "n1-standard-4"},
-            "replicaCount": 1,
-            "containerSpec": {"imageUri": image, **fields},
-        }
-        done = run_job(job(one), root=root, on_line=lines.append, options=options)
+    other = container(image, "python3", "other.py")
+    for one in (container(image, args=["b"]), other):
+        done, lines = ran(root, one, options=options)
         assert done.succeeded and done.differences[0].startswith(f"folder {tmp_path.name} and Python ")
         assert done.differences[0].endswith(f" of this machine replace image {image}")
         texts.append(output(lines)[-1])
     assert texts == ["main ['a', 'b']", "other []"]
-    result = run_job(job(one), root=root, options=RunOptions(engine="none"))
-    assert (
-        result.state == "JOB_STATE_FAILED"
-        and result.error is not None
-        and "local: images: in the project file names no folder for it" in result.error.message
-    )
+    result, _ = ran(root, other, options=RunOptions(engine="none"))
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert "local: images: in the project file names no folder for it" in result.error.message
 
 
 @pytest.mark.parametrize(
@@ -561,27 +561,15 @@ def test_what_to_do_about_an_image_that_is_not_here(
 def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
     """An entry point that cannot be started ends the job with the reason."""
     options = RunOptions(engine="none", grace=0.5, images={"*": LocalImage(tmp_path, ("no-such-program",))})
-    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x"}}
-    result = run_job(job(one), root=root, options=options)
+    result, _ = ran(root, container("x"), options=options)
     assert result.error is not None and "cannot start no-such-program" in result.error.message
 
 
 def test_arguments_the_system_cannot_take(root: Path) -> None:
     """An argument longer than the system allows is a failed job, not an exception."""
-    result = run_job(job(pool("x" * 200_000)), root=root, options=FAST)
-    assert (
-        result.state == "JOB_STATE_FAILED" and result.error is not None and "cannot be started" in result.error.message
-    )
-
-
-def test_cancel_while_a_package_installs(root: Path) -> None:
-    """Cancelling ends pip too."""
-    sdist(root / "gs/packages/slow.tar.gz", name="slow", setup="import time; time.sleep(600)")
-    seen, control, thread, results = start(job(pool("", package="gs://packages/slow.tar.gz")), root)
-    seen.wait_for("Running command: pip3 install --user --upgrade --force-reinstall --no-deps slow.tar.gz")
-    control.cancel()
-    thread.join()
-    assert results[0].state == "JOB_STATE_CANCELLED"
+    result, _ = ran(root, pool("x" * 200_000))
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert "cannot be started" in result.error.message
 
 
 def test_slow_start_stays_pending(root: Path) -> None:
@@ -593,21 +581,22 @@ def test_slow_start_stays_pending(root: Path) -> None:
     assert seen.states == ["JOB_STATE_PENDING"]
     control.cancel()
     thread.join()
-    assert results[0].state == "JOB_STATE_CANCELLED" and time.time() > 0
+    assert results[0].state == "JOB_STATE_CANCELLED"
 
 
 @pytest.mark.whole
 def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
     """The layer stands on the Python chosen for the image and sees what is installed there; a wrong one is named."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "base")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "base")], check=True)
     site = next((tmp_path / "base").glob("lib/python*/site-packages"))
+    (site / "installs.pth").write_text(
+        sysconfig.get_path("purelib")
+    )  # pip and setuptools, which take seconds to install
     (site / "only_there.py").write_text("NAME = 'base'")
     options = RunOptions(grace=0.5, interpreters={"*tf-cpu.2-17*": str(tmp_path / "base/bin/python")})
-    lines: list[Line] = []
-    code = "import only_there; print(only_there.NAME)"
-    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=options)
+    result, lines = ran(root, pool("import only_there; print(only_there.NAME)"), options=options)
     assert result.succeeded and "base" in output(lines), result.error
-    result = run_job(job(pool(code)), root=root, options=RunOptions(interpreters={"*": "/no/python"}))
+    result, _ = ran(root, pool("pass"), options=RunOptions(interpreters={"*": "/no/python"}))
     assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message
 
 
@@ -619,16 +608,20 @@ def save(*_):
     open(place, 'w').write('7')
     os._exit(143)
 signal.signal(signal.SIGTERM, save)
+print('model', os.environ['AIP_MODEL_DIR'])
 print('trains', flush=True)
 time.sleep(600)
 """
 
 
 def test_a_preemption_with_and_without_a_window(root: Path, tmp_path: Path) -> None:
-    """Without a window SIGKILL comes at once and nothing is saved; with one SIGTERM comes first, and the job goes on from there."""
+    """Without a window SIGKILL comes at once and nothing is saved; with one SIGTERM comes first, and the job goes on from there, with
+    the same AIP_MODEL_DIR.
+    """
     place = root / "gs/saving" / tmp_path.name
     place.mkdir(parents=True)
-    seen, control, thread, _ = start(job(pool(SAVING, f"gs://saving/{tmp_path.name}")), root)
+    out = {"baseOutputDirectory": {"outputUriPrefix": "gs://out/runs/cpu/20261121-171500-ab12"}}
+    seen, control, thread, _ = start(job(pool(SAVING, f"gs://saving/{tmp_path.name}"), **out), root)
     seen.wait_for("trains")
     control.preempt()
     seen.wait_for("trains", 2)
@@ -639,6 +632,8 @@ def test_a_preemption_with_and_without_a_window(root: Path, tmp_path: Path) -> N
     assert [text for text in output(seen.lines) if text.startswith("begins")] == [
         "begins at 0", "begins at 0", "begins at 7",
     ]  # fmt: skip
+    models = [text for text in output(seen.lines) if text.startswith("model ")]
+    assert len(models) == 3 and len(set(models)) == 1 and models[0].endswith("20261121-171500-ab12/model/")
     faults = [line.text for line in seen.lines if line.text.startswith("Fault on demand")]
     assert faults[0].endswith("preempted.") and "SIGKILL follows in 30 s" in faults[1]
 

@@ -10,50 +10,18 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import Line, RunOptions, packages, pythons, run_job
-from tests.support.jobkit import IMAGE, job, output, pool, sdist
+from tests.support.jobkit import IMAGE, container, job, output, pool, sdist
 from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)
 
 
-def test_a_package_that_does_not_build(root: Path) -> None:
-    """The job fails as the executor would make it fail, and says which package and why."""
-    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
-    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
-    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
-
-
-def test_a_package_that_is_not_there(root: Path) -> None:
-    """A missing package is named, with the place it was looked for."""
-    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
-
-
-@pytest.mark.whole
-def test_a_module_that_is_not_there(root: Path) -> None:
-    """A wrong module fails the job with Python's own words."""
-    one = pool("")
-    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
-    result = run_job(job(one), root=root, options=FAST)
-    assert result.error is not None and "No module named trainer.tsak" in result.error.message
-
-
-@pytest.mark.whole
-def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirements the interpreter already satisfies are taken from it, without an index."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
-    result = run_job(
-        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
-        root=root,
-        options=FAST,
-    )
-    assert result.succeeded, result.error
-    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
-    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local Vertex's folder whose environments no other test uses."""
+    folder = tmp_path_factory.mktemp("vertex")
+    sdist(folder / "gs/packages/trainer.tar.gz")
+    return folder
 
 
 @pytest.mark.whole
@@ -78,14 +46,20 @@ def test_what_the_image_has_and_this_machine_lacks(root: Path, monkeypatch: pyte
     )
 
 
-def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path) -> None:
-    """A framework that pip installed for a job's package is what the stand-in has, and not the one of the Python below."""
+@pytest.mark.parametrize(
+    ("distribution", "framework"),
+    [("tensorflow", "tensorflow"), ("tensorflow_cpu", "tensorflow"), ("tensorflow-intel", "tensorflow"), ("tf_keras", "tf_keras")],
+)  # fmt: skip
+def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path, distribution: str, framework: str) -> None:
+    """A framework that pip installed for a job's package is what the stand-in has, and not the one of the Python below; TensorFlow also
+    by its distribution for CPUs, or Windows' own.
+    """
     base = packages.Interpreter("python", (), True, True, "3.10.1", {"tensorflow": "2.21.0", "tf_keras": "2.21.0"})
-    about = tmp_path / "env/lib/python3.10/site-packages/tensorflow-2.17.1.dist-info"
+    about = tmp_path / f"env/lib/python3.10/site-packages/{distribution}-2.17.1.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Name: tensorflow\nVersion: 2.17.1\n")
+    (about / "METADATA").write_text(f"Name: {distribution}\nVersion: 2.17.1\n")
     seen = packages.with_own(base, tmp_path / "env/bin/python")
-    assert seen.installed == {"tensorflow": "2.17.1", "tf_keras": "2.21.0"}
+    assert seen.installed == {**base.installed, framework: "2.17.1"}
 
 
 @pytest.mark.whole
@@ -94,15 +68,13 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     found = pythons.find_python("3.7")
     if not Path(found).is_file():
         pytest.skip("pyenv has no Python 3.7 here")
-    python = tmp_path / "env/bin/python"
-    subprocess.run([found, "-m", "venv", tmp_path / "env"], check=True)
-    site = tmp_path / "env/lib/python3.7/site-packages"
-    for name, version in (("tensorflow", "2.4.4"), ("psutil", "5.9")):
-        (site / f"{name}-{version}.dist-info").mkdir()
-        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
-    assert packages.inspect_python(str(python)).installed == {"tensorflow": "2.4.4"}
+    subprocess.run([found, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    about = tmp_path / "env/lib/python3.7/site-packages/tensorflow-2.4.4.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: tensorflow\nVersion: 2.4.4\n")
+    assert packages.inspect_python(str(tmp_path / "env/bin/python")).installed == {"tensorflow": "2.4.4"}
     sdist(root / "gs/packages/needs.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
-    options = RunOptions(grace=0.5, interpreters={"*": str(python)})
+    options = RunOptions(grace=0.5, interpreters={"*": found})
     result = run_job(job(pool("", package="gs://packages/needs.tar.gz")), root=root, options=options)
     assert (
         result.error is not None and "requirements of needs.tar.gz cannot be installed: surely" in result.error.message
@@ -110,18 +82,26 @@ def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_the_same_package_is_installed_once(root: Path) -> None:
-    """A second job with the same package runs no pip; other bytes under the same name do."""
-    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
+def test_the_same_package_is_installed_once_without_an_index(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second job with the same package runs no pip; other bytes under the same name do. Requirements that the interpreter already
+    satisfies are taken from it, and another one is named.
+    """
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    requires = ("psutil>=5", "absent-thing; extra == 'x'")
+    path = sdist(root / "gs/packages/again.tar.gz", task="import psutil; print('one')", requires=requires)
     spec = job(pool("", package="gs://packages/again.tar.gz"))
     made = []
     for _ in range(2):
-        assert run_job(spec, root=root, options=FAST).succeeded
+        result = run_job(spec, root=root, options=FAST)
+        assert result.succeeded, result.error
         made.append({path: path.stat().st_mtime_ns for path in (root / "envs").glob("*/ready.json")})
     assert made[0] == made[1]
     sdist(path, task="print('two')")
-    lines = []
+    lines: list[Line] = []
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
+    sdist(path, requires=("surely-not-a-distribution-of-anyone>=9",))
+    result = run_job(spec, root=root, options=FAST)
+    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
 
 
 @pytest.mark.whole
@@ -133,9 +113,7 @@ def test_a_command_in_docker_hub_s_image_of_python(root: Path) -> None:
         ("mine/python:3.12", False),
         ("python-x:1", False),
     ):
-        container = {"imageUri": image, "command": ["sh", "-c", "python3 -c 'print(6 * 7)'"]}
-        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
-        lines: list[Line] = []
+        one, lines = container(image, "sh", "-c", "python3 -c 'print(6 * 7)'"), list[Line]()
         done = run_job(job(one), root=root, on_line=lines.append, options=RunOptions(grace=0.5, engine="none"))
         assert done.succeeded is runs and ("42" in [line.text for line in lines]) is runs, (image, done.error)
 
@@ -154,10 +132,8 @@ def test_a_command_that_installs_changes_its_replica_alone(
     bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
     options = RunOptions(grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ())})
-    lines: list[Line] = []
-    container = {"imageUri": image, "command": [*start, bring.format(user=user)]}
-    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
-    done = run_job(job(one, one), root=root, on_line=lines.append, options=options)
+    one, lines = container(image, *start, bring.format(user=user)), list[Line]()
+    done = run_job(job(one), root=root, on_line=lines.append, options=options)
     assert done.succeeded, (done.error, lines)
     texts = [line.text for line in lines]
     assert "extra ran" in texts

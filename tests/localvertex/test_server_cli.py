@@ -26,8 +26,8 @@ from vertexrig.errors import ServiceError, UsageError
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """A folder whose server, if there is one, is stopped at the end."""
-    yield tmp_path / "state"
-    server.down(tmp_path / "state")
+    yield tmp_path / "a state"
+    server.down(tmp_path / "a state")
 
 
 def run(root: Path, *words: str, code: int = 0) -> Result:
@@ -67,18 +67,6 @@ def test_errors_are_for_people(root: Path) -> None:
         run(root, "up", "--port", "0", "--fault", "flood")
 
 
-def test_a_server_outside_a_project(tmp_path: Path) -> None:
-    """up, status and down work in a folder without a project file; status ends with 1 where none runs."""
-    assert vertexrig("local", "status", cwd=tmp_path).returncode == 1
-    try:
-        done = vertexrig("local", "up", "--detach", "--port", "0", cwd=tmp_path)
-        assert done.returncode == 0 and "submit" not in done.stderr, done.stderr
-        assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
-    finally:
-        done = vertexrig("local", "down", cwd=tmp_path)
-    assert done.returncode == 0 and said(done.stderr) == ["stopped"]
-
-
 def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
     """The bucket of the project file exists once the server is up, also when a running server is asked for again; a
     project file that cannot be read stops `up`, and neither `status` nor `down`.
@@ -100,22 +88,27 @@ def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
         assert said(vertexrig("local", "down", cwd=tmp_path).stderr) == ["stopped"]
 
 
-def test_a_second_server_takes_a_free_port(tmp_path: Path) -> None:
-    """Where the usual port is taken, the server of another folder takes a free one; a port that was asked for is an error."""
+def test_a_second_server_outside_a_project_takes_a_free_port(tmp_path: Path) -> None:
+    """Where the usual port is taken, the server of another folder takes a free one; a port that was asked for is an error. up, status
+    and down work in a folder without a project file; status ends with 1 where none runs.
+    """
     with closing(socket.socket()) as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):  # somebody else's server has it: just as well
             taken.bind(("127.0.0.1", server.DEFAULT_PORT))
             taken.listen()
-        try:
-            done = vertexrig("local", "up", "--detach", cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
-            here = server.find(tmp_path / ".vertexrig")
-            assert here is not None and here.port != server.DEFAULT_PORT
-        finally:
-            vertexrig("local", "down", cwd=tmp_path)
         done = vertexrig("local", "up", "--detach", "--port", str(server.DEFAULT_PORT), cwd=tmp_path)
         assert done.returncode == 2 and "cannot be used" in done.stderr
+        assert vertexrig("local", "status", cwd=tmp_path).returncode == 1
+        try:
+            done = vertexrig("local", "up", "--detach", cwd=tmp_path)
+            assert done.returncode == 0 and "submit" not in done.stderr, done.stderr
+            here = server.find(tmp_path / ".vertexrig")
+            assert here is not None and here.port != server.DEFAULT_PORT
+            assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
+        finally:
+            done = vertexrig("local", "down", cwd=tmp_path)
+        assert done.returncode == 0 and said(done.stderr) == ["stopped"]
 
 
 def test_a_port_is_taken_before_its_server_answers() -> None:
@@ -126,9 +119,15 @@ def test_a_port_is_taken_before_its_server_answers() -> None:
 
 
 def test_a_server_that_runs_takes_no_options(root: Path) -> None:
-    """`up --detach` finds a server that runs, and refuses what only a new one would heed, as `local run` does."""
+    """`up --detach` finds a server that runs, and refuses what only a new one would heed, as `local run` does. What it prints to point a
+    shell at the server names the folder.
+    """
     with server.running(Settings(root)) as here:
-        run(root, "up", "--detach", "--port", "0")
+        (line,) = [
+            one for one in run(root, "up", "--detach", "--port", "0").stderr.splitlines() if one.startswith("eval ")
+        ]
+        assert line.endswith(f"local env --root '{root}')\"")
+        assert f"export BOTO_CONFIG='{root / server.BOTO}'" in run(root, "env").stdout.splitlines()
         run(root, "up", "--detach", "--port", str(here.port))
         for words in (["--fault", "quota"], ["--slots", "3"], ["--seed=1"], ["--cold"], ["--port", "1"]):
             name = words[0].partition("=")[0]

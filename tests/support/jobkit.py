@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,11 @@ def sdist(
     return path
 
 
-def with_trainer(root: Path) -> Path:
+def with_trainer(root: Path, task: str = TASK) -> Path:
     """A local Vertex's folder with the trainer in a bucket. Its packages are installed where those of all such folders of
     this run of the tests are, so that the trainer is installed once.
     """
-    sdist(root / "gs/packages/trainer.tar.gz")
+    sdist(root / "gs/packages/trainer.tar.gz", task=task)
     shared = environments()
     if shared is not None and not (root / "envs").exists():
         bind(root)
@@ -74,6 +75,16 @@ def pool(
             "pythonModule": "trainer.task",
             "args": [code, *args],
         },
+    }
+
+
+def container(image: str, *command: str, args: Sequence[str] = (), replicas: int = 1, **env: str) -> dict[str, Any]:
+    """A worker pool of an image."""
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    return {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": replicas,
+        "containerSpec": {"imageUri": image, "command": list(command), "args": list(args), "env": variables},
     }
 
 

@@ -1,0 +1,27 @@
+"""Handlers of signals for a while."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def not_ignored() -> list[signal.Signals]:
+    """Return the signals that end a program, without those that are ignored, as nohup and a shell's background job want it."""
+    return [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextmanager
+def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have a handler of signals while the block lasts."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
