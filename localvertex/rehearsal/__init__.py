@@ -241,9 +241,8 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         # The name holds a hash of the sources, but compare the bytes: the file may have been copied here with the project.
         if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
             continue
-        write_bytes(
-            target, built.path.read_bytes()
-        )  # whole at once: another job that runs now must not install half a package
+        # Whole at once: another job that runs now must not install half a package.
+        write_bytes(target, built.path.read_bytes())
 
 
 def _left_in(folder: Path) -> tuple[Path, ...]:
