@@ -125,6 +125,11 @@ def is_flag(word: str) -> bool:
     return named and not re.fullmatch(r"-([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", word)
 
 
+def is_shell(word: str) -> bool:
+    """Whether a command's first word starts a shell: `bash`, `/bin/sh`."""
+    return re.fullmatch(r"(?:.*/)?(?:ba|da|z|a|k)?sh", word) is not None
+
+
 def kind_of(value: Any) -> str:
     """Return the type of a plain value in words."""
     if value is None:

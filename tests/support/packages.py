@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -45,6 +47,13 @@ def trainer_of(folder: Path, source: str, **others: str) -> TrainerSource:
     for name, text in {"__init__": "", "task": source, **others}.items():
         (package / f"{name}.py").write_text(text, encoding="utf-8")
     return read(folder, "trainer.task")
+
+
+@cache
+def trainer_with(source: str, **others: str) -> TrainerSource:
+    """What is read of such a trainer; each is read once."""
+    with TemporaryDirectory() as folder:
+        return trainer_of(Path(folder), source, **others)
 
 
 def verified(folder: Path) -> Verified:

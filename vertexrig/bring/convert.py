@@ -28,15 +28,7 @@ _PLACEHOLDER_KEYS = ("image", "package_uris", "module")
 
 
 def convert(text: str, file: str) -> Wanted:
-    """Return the job that a file describes.
-
-    Args:
-        text: YAML or JSON.
-        file: Its name.
-
-    Raises:
-        UsageError: It describes no job, or one that Vertex AI cannot run.
-    """
+    """Return the job that a file of YAML or JSON describes; UsageError if it describes none, or one that Vertex AI cannot run."""
     top = _top(text, file)
     data, around = _unwrapped(top)
     texts = _numbers_to_text(data)

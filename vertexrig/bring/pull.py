@@ -102,8 +102,7 @@ class Pulled:
 def resource(text: str, file: str) -> dict[str, Any]:
     """Return a CustomJob or HyperparameterTuningJob from a description: YAML or JSON as gcloud and the API print it, or the SDK's.
 
-    Raises:
-        UsageError: It describes something else.
+    UsageError if it describes something else.
     """
     data = edit.data_of(text, file)
     for wrapper in _WRAPPERS:
@@ -126,12 +125,7 @@ def resource(text: str, file: str) -> dict[str, Any]:
 
 
 def wanted(data: Mapping[str, Any], source: str) -> Wanted:
-    """Return the job of a description.
-
-    Args:
-        data: As `resource` gives it, or as the service describes it.
-        source: Where it comes from.
-    """
+    """Return the job of a description, as `resource` gives it or the service describes it; `source` is where it comes from."""
     tuning = "studySpec" in data
     keys = ("studySpec", "maxTrialCount", "parallelTrialCount", "maxFailedTrialCount", "trialJobSpec")
     body = {key: data[key] for key in keys if key in data} if tuning else data["jobSpec"]
@@ -262,7 +256,7 @@ def _job(job: Wanted, name: str) -> Entry:
     program = first.python_package
     if program is not None:
         data |= {key: value for key, value in (("module", first.module), ("package_uris", first.package_uris)) if value}
-    third = "reduction_server" if len(others) > 1 and _reduces(others[1]) else "ps"
+    third = "reduction_server" if len(others) > 1 and others[1].named_reduction_server else "ps"
     for role, pool in zip(("worker", third, "evaluator"), others, strict=False):
         if not pool.empty:
             data[role] = _pool(pool, role=role)
@@ -335,7 +329,7 @@ def _sweep(job: Wanted, name: str, trial: str) -> Entry:
 
 def _topology(pools: Sequence[Pool]) -> str:
     first = pools[0]
-    if len(pools) > 2 and not pools[2].empty and not _reduces(pools[2]):
+    if len(pools) > 2 and not pools[2].empty and not pools[2].named_reduction_server:
         return "parameter-server"
     if len(pools) > 1:
         return "multi-worker"
@@ -344,14 +338,9 @@ def _topology(pools: Sequence[Pool]) -> str:
     return "gpu" if first.accelerator_type else "cpu"
 
 
-def _reduces(pool: Pool) -> bool:
-    """Whether a pool runs Google's Reduction Server."""
-    return "reductionserver" in pool.image or "reduction_server" in pool.image
-
-
 def _pool(pool: Pool, role: str = "") -> dict[str, Any]:
     """Return a pool's keys: its machine and its program."""
-    machine, disk = snake_keys(_specified(pool.data.get("machineSpec") or {})), pool.data.get("diskSpec") or {}
+    machine, disk = snake_keys(_specified(pool.machine)), pool.disk
     found: dict[str, Any] = {key: machine[key] for key in _MACHINE if machine.get(key) not in (None, "", 0)}
     if role:
         found["replica_count"] = pool.replica_count
@@ -361,7 +350,7 @@ def _pool(pool: Pool, role: str = "") -> dict[str, Any]:
         found["image"] = pool.image
     elif pool.container is not None:
         found["container"] = {"image_uri": pool.image}
-        found["container"] |= {"command": list(pool.container["command"])} if pool.container.get("command") else {}
+        found["container"] |= {"command": pool.command} if pool.command else {}
     # a role without args would inherit those of the job's first pool
     if pool.args or role:
         found["args"] = arguments(pool.args)

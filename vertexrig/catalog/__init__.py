@@ -31,20 +31,7 @@ from vertexrig.catalog.rows import (
 )
 from vertexrig.errors import UsageError, did_you_mean
 
-__all__ = [
-    "Accelerator",
-    "Catalog",
-    "Image",
-    "Limit",
-    "LineItem",
-    "Machine",
-    "Price",
-    "Quota",
-    "Region",
-    "Source",
-    "TpuSlice",
-    "load",
-]
+__all__ = ["Catalog", "Image", "LineItem", "Machine", "Price", "load"]
 
 _FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
 _SHORT_NAME = r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)"
@@ -201,11 +188,7 @@ class Catalog:
         )
 
     def regional_name(self, machine_type: str, accelerator: str | None = None, count: int = 0) -> str | None:
-        """Return the name regions list a machine's accelerator under: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp.
-
-        Returns:
-            None if there is no accelerator.
-        """
+        """Return the name regions list a machine's accelerator under, `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp; None if there is none."""
         machine = self.machines.get(machine_type)
         if machine is not None and machine.tpu:
             return machine.tpu
@@ -224,11 +207,7 @@ class Catalog:
         return {name: frozenset(group["regions"]) for group in groups for name in group["machines"]}
 
     def compute_engine_regions(self, machine_type: str) -> frozenset[str] | None:
-        """Return where Compute Engine has a machine type (2026-08-20): a hint only, since training may offer it in fewer.
-
-        Returns:
-            None if that is not known.
-        """
+        """Return where Compute Engine has a machine type (2026-08-20), None if that is not known: a hint, since training may offer it in fewer."""
         return self._compute_engine.get(machine_type)
 
     def default_boot_disk(self, machine_type: str) -> str:
@@ -247,14 +226,8 @@ class Catalog:
         return {item: row for row in self.quotas.values() for item in row.applies_to}
 
     def quota_metric(self, item: str, strategy: str = "STANDARD") -> str | None:
-        """Return the full name of the quota metric `item` draws.
-
-        Args:
-            item: An accelerator, a machine family or a boot disk type.
-            strategy: The scheduling strategy: SPOT and FLEX_START draw the preemptible metric.
-
-        Returns:
-            Such as `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; None if no source names it.
+        """Return the full name of the quota metric that an item of `quota` draws, such as
+        `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; None if no source names it.
         """
         row = self.quota(item)
         if row is None:
@@ -330,23 +303,10 @@ class Catalog:
         areas = self.limits.table("images.host_of_area")
         return areas.get(region.partition("-")[0], self.limits.names("images.hosts")[0])
 
-    # ---- prices
-
-    def price(self, item: str) -> Price | None:
-        """Return the price of a machine type, an accelerator, a GB of a boot disk type, or a rate; None if not sourced."""
-        return self.prices.get(item)
-
     # ---- tables
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return a table as plain values, ready for JSON.
-
-        Args:
-            table: machines, accelerators, regions, images, prices, quotas, limits or sources.
-
-        Raises:
-            UsageError: There is no such table.
-        """
+        """Return a table as plain values, ready for JSON; UsageError if there is none of that name."""
         if table not in KEYS:
             raise UsageError(f"{table!r} is not a table of the catalog. {did_you_mean(table, KEYS)}")
         found = getattr(self, table)

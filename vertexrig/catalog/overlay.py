@@ -33,26 +33,12 @@ Names = Mapping[str, frozenset[str]]
 
 
 def catalog_with(overlay: Path | None) -> Catalog:
-    """Return the shipped catalog, with a user's overlay laid over it if there is one.
-
-    Args:
-        overlay: A YAML file that adds or corrects rows; its tables and keys are those of `catalog/data`.
-
-    Raises:
-        ConfigError: The overlay cannot be read, or holds an unknown table, row, key or type.
-    """
+    """Return the shipped catalog, with a user's overlay over it if there is one; ConfigError as of `lay_over`."""
     return load() if overlay is None else Catalog(lay_over(overlay).__getitem__)
 
 
 def lay_over(file: Path) -> Tables:
-    """Return the shipped raw tables with a user's file laid over them.
-
-    Args:
-        file: The overlay.
-
-    Raises:
-        ConfigError: The file cannot be read or breaks a rule; the message names file, line and the nearest valid key.
-    """
+    """Return the shipped raw tables with a user's file over them; a ConfigError names the file, the line and the nearest valid key."""
     # Read anew and not shared with `load()`: rows are changed in place below.
     raw = {table: by_name(table) for table in KEYS}
     reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
@@ -95,15 +81,8 @@ def _dates_as_text(value: Any) -> Any:
 
 
 def _row(table: str, name: str, row: Any, place: typed.Place, base: Raw | None, names: Names) -> Raw:
-    """Return one row of the overlay as plain data, once it is known to fit.
-
-    Args:
-        table: The row's table.
-        name: The row's name.
-        row: What the overlay has for it.
-        place: Where.
-        base: The shipped row it corrects; None for a new row.
-        names: The names it may refer to.
+    """Return one row of the overlay as plain data, once it is known to fit. `base` is the shipped row that it corrects, None for a new one;
+    `names` are those that it may refer to.
     """
     cls, given = TABLES[table], _mapping(row, place)
     for key, value in typed.field_values(cls, given, place).items():

@@ -80,10 +80,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 def serving_image(framework: str, version: str, kind: str = "cpu") -> ServingImage:
     """Return the image for a model that a framework saved: of the same version, otherwise the nearest newer one, otherwise the newest.
 
-    Args:
-        framework: One of `NAMES`.
-        version: Its version, "" if that is not known.
-        kind: "cpu" or "gpu".
+    The version is "" if that is not known.
     """
     fitting = [image for image in IMAGES if (image.framework, image.kind) == (framework, kind)]
     if not version:

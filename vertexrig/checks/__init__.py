@@ -48,7 +48,7 @@ def _may_name_strategy(document: Document, context: Context) -> bool:
 def _has_command(document: Document, context: Context) -> bool:
     # args may name a shell
     shells = any(pool.args and pool.args[0].endswith("sh") for pool in document.pools)
-    commands = shells or any((pool.container or {}).get("command") for pool in document.pools)
+    commands = shells or any(pool.command for pool in document.pools)
     return commands or bool(context.trainer_unused) or context.trainer is not None
 
 
@@ -65,7 +65,7 @@ def _has_disk(document: Document, context: Context) -> bool:
 
 def _has_identity(document: Document, context: Context) -> bool:
     keys = {"serviceAccount", "tensorboard", "experiment", "experimentRun", "persistentResourceId"}
-    affinity = any("reservationAffinity" in (pool.data.get("machineSpec") or {}) for pool in document.pools)
+    affinity = any("reservationAffinity" in pool.machine for pool in document.pools)
     return not keys.isdisjoint(document.job) or affinity or "encryptionSpec" in document.data
 
 
@@ -111,15 +111,9 @@ _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
 def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
-    """Return all findings of a job spec: those of its strict reading, and those of the rules.
+    """Return all findings of a job spec, by line, then path, then id: those of its strict reading, and those of the rules.
 
-    Args:
-        document: The job spec as read by `vertexrig.spec.reading`.
-        context: What is known in addition to it.
-        silenced: Ids of rules to leave out, each with the reason.
-
-    Returns:
-        Findings by line, then path, then id.
+    `silenced` are the ids of rules to leave out, each with the reason.
     """
     found = list(document.findings)
     unreadable = not document.data and any(finding.id in _UNREADABLE for finding in found)
@@ -177,13 +171,7 @@ _masked = lru_cache(4096)(masked)  # many files have the same findings
 
 
 def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:
-    """Return problems as findings of a rule, with file and line if they were found in a document.
-
-    Args:
-        rule: The rule, or its id.
-        problems: What it found.
-        document: Where it was found; None for values outside the spec, such as labels.
-    """
+    """Return problems as findings of a rule or of the rule with that id, with file and line if they were found in a document."""
     problems = list(problems)
     if not problems:
         return []

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
 from vertexrig.spec.document import Document, Pool
-from vertexrig.text import is_flag
+from vertexrig.text import is_flag, is_shell
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import Flag, SourceProblem, TrainerSource
-
-_SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
     if pool.python_package is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module
     line = _line(pool, trainer)
-    if line and _SHELL.search(line[0]):
+    if line and is_shell(line[0]):
         return False  # what the shell passes on is not known
     found = started_program.find(line)
     if found is None or not trainer.module:
@@ -65,8 +62,8 @@ def _line(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     args = pool.args
     launcher = list(trainer.launcher) if trainer is not None else []
     # `args: [-m, trainer.task]` for an image whose entry point is Python itself
-    command = list((pool.container or {}).get("command", ())) or launcher or (["python"] if args[:1] == ["-m"] else [])
-    if len(command) > 3 and _SHELL.search(command[0]) and command[1] == "-c" and command[2].rstrip().endswith('"$@"'):
+    command = pool.command or launcher or (["python"] if args[:1] == ["-m"] else [])
+    if len(command) > 3 and is_shell(command[0]) and command[1] == "-c" and command[2].rstrip().endswith('"$@"'):
         command = command[4:]  # the word before is the shell's $0
     return [*command, *args]
 
@@ -94,12 +91,7 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
 
 
 def _chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
-    """Return the trainer with the flags that are valid behind `args`; itself if it has no sub-commands.
-
-    Args:
-        source: A trainer.
-        args: The words of its command line, from the first after the program.
-    """
+    """Return the trainer with the flags that are valid behind these words of its command line; itself if it has no sub-commands."""
     if not source.commands:
         return source
     path, stray = _path(source, list(args))

@@ -52,7 +52,7 @@ def replicas_negative(document: Document, context: Context) -> Iterator[Problem]
 
 def machine_and_replicas(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        machine, replicas = bool(pool.data.get("machineSpec")), bool(pool.data.get("replicaCount"))
+        machine, replicas = bool(pool.machine), bool(pool.data.get("replicaCount"))
         if machine == replicas:
             continue
         missing = "replicaCount" if machine else "machineSpec"
@@ -104,14 +104,15 @@ def evaluators(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(f"{pool.path}.replicaCount", text, edits=write(1))
 
 
-def _is_reducer(pool: Pool, context: Context) -> bool:
-    return context.catalog.is_reduction_server(pool.image)
+def _reducers(document: Document, context: Context) -> list[Pool]:
+    """Return the running pools on Google's image of the Reduction Server."""
+    return [pool for pool in document.running if context.catalog.is_reduction_server(pool.image)]
 
 
 def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
     limits = context.catalog.limits
     for pool in document.running:
-        if pool.named_reduction_server and not _is_reducer(pool, context):
+        if pool.named_reduction_server and not context.catalog.is_reduction_server(pool.image):
             name = f"{limits.names('images.hosts')[0]}/{limits.names('reduction_server.images')[0]}"
             text = f"{pool.image!r} is not the image of the Reduction Server"
             yield Problem(f"{pool.program_path}.imageUri", text, edits=write(name))
@@ -119,25 +120,24 @@ def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
 
 def reduction_pool(document: Document, context: Context) -> Iterator[Problem]:
     position = context.catalog.limits.integer("reduction_server.pool")
-    for pool in document.running:
-        if _is_reducer(pool, context) and pool.index != position:
+    for pool in _reducers(document, context):
+        if pool.index != position:
             text = f"a Reduction Server belongs in pool {position}; in pool {pool.index} it takes the role of that pool"
             yield Problem(pool.path, text, f"move it to workerPoolSpecs[{position}]")
 
 
 def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.running:
-        if _is_reducer(pool, context) and has_gpu(pool, context.catalog):
+    for pool in _reducers(document, context):
+        if has_gpu(pool, context.catalog):
             best = context.catalog.limits.text("reduction_server.machine")
             text = f"a Reduction Server uses no GPU; {pool.machine_type} pays for GPUs that stay idle"
             yield Problem(f"{pool.path}.machineSpec", text, f"write machineType: {best} without accelerators")
 
 
 def reduction_workers(document: Document, context: Context) -> Iterator[Problem]:
-    pools = document.running
-    reducers = [pool for pool in pools if _is_reducer(pool, context)]
+    reducers = _reducers(document, context)
     # a Reduction Server in a wrong pool is reduction-pool's finding, and no worker
-    workers = [pool for pool in pools if pool.index < 2 and pool not in reducers]
+    workers = [pool for pool in document.running if pool.index < 2 and pool not in reducers]
     for pool in reducers[:1]:
         bare = [str(worker.index) for worker in workers if not has_gpu(worker, context.catalog)]
         if bare:
@@ -153,11 +153,10 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def reduction_framework(document: Document, context: Context) -> Iterator[Problem]:
-    pools = document.running
-    if not any(_is_reducer(pool, context) for pool in pools):
+    if not _reducers(document, context):
         return
     oldest = context.catalog.limits.table("reduction_server.min_framework")
-    for pool in pools[:2]:
+    for pool in document.running[:2]:
         image = context.catalog.image(pool.image)
         if image is None:
             continue
@@ -170,8 +169,8 @@ def reduction_framework(document: Document, context: Context) -> Iterator[Proble
 
 def reduction_machine(document: Document, context: Context) -> Iterator[Problem]:
     best = context.catalog.limits.text("reduction_server.machine")
-    for pool in document.running:
-        if _is_reducer(pool, context) and pool.machine_type != best and not has_gpu(pool, context.catalog):
+    for pool in _reducers(document, context):
+        if pool.machine_type != best and not has_gpu(pool, context.catalog):
             text = f"{best} is recommended for Reduction Servers, as many as match the bandwidth of pools 0 and 1"
             yield Problem(f"{pool.path}.machineSpec.machineType", text)
 

@@ -13,13 +13,12 @@ from vertexrig.checks.trainer import of_trainer
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.text import quoted
+from vertexrig.text import is_shell, quoted
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _HYDRA = ("--cfg", "--package", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info")
 """Options of Hydra itself that take a value; argparse takes them shortened."""
-_SHELL = r"(?:.*/)?(?:ba|da|z|a)?sh"
 _POSITIONAL = r"\$\{?[!#]?([@*#\d])"
 """A use of the words after a shell's script: `$@`, `"${*}"`, `$1`, `$#`."""
 _MAY_USE = re.compile(
@@ -42,7 +41,7 @@ def _given(document: Document, pool: Pool) -> str:
 def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | None:
     """Return the first pool whose image chooses the program, and what the job passes to it; None if a part is missing."""
     # with a command in the spec the image's ENTRYPOINT and CMD do not count
-    pool = next((pool for pool in pools if pool.container is not None and not pool.container.get("command")), None)
+    pool = next((pool for pool in pools if pool.container is not None and not pool.command), None)
     given = _given(document, pool) if pool is not None else ""
     return (pool, given) if pool is not None and given else None
 
@@ -68,7 +67,7 @@ def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Poo
     if location is None or found is None:
         return
     pool, given = found
-    message = f"{location.file}:{location.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
+    message = f"{location.where}: ENTRYPOINT is in shell form, which starts the program without {given}"
     yield Problem(f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]')
 
 
@@ -135,11 +134,10 @@ def _lost(script: str, given: list[str]) -> list[str]:
 
 
 def _script(pool: Pool) -> _Script | None:
-    command = [str(word) for word in (pool.container or {}).get("command", ())]
-    words = [*command, *pool.args] if pool.container is not None else []
+    command, words = pool.command, pool.line if pool.container is not None else []
     is_value = False
     for index, word in enumerate(words[1:-1], 1):
-        if is_value or not re.fullmatch(_SHELL, words[0]):
+        if is_value or not is_shell(words[0]):
             is_value = False
         elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
             found = index + 1
@@ -244,7 +242,7 @@ def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Poo
     pool, given = found
     if not pool.args or pool.args[0].startswith("-"):  # a program named first in args is meant to replace the CMD
         message = (
-            f"{location.file}:{location.line}: the image has a CMD and no ENTRYPOINT (nor has {location.text}), so {given} "
+            f"{location.where}: the image has a CMD and no ENTRYPOINT (nor has {location.text}), so {given} "
             "would replace the program"
         )
         yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
@@ -259,7 +257,7 @@ def args_repeat_entrypoint(document: Document, trainer: TrainerSource, pools: li
     pool = found[0]
     words = " ".join(pool.args[: again.end])
     message = (
-        f"{location.file}:{location.line}: the ENTRYPOINT is {location.text}, and args begin with a program, too: the container would "
+        f"{location.where}: the ENTRYPOINT is {location.text}, and args begin with a program, too: the container would "
         f"run {location.text} {words}"
     )
     rest = pool.args[again.end :]
@@ -269,10 +267,9 @@ def args_repeat_entrypoint(document: Document, trainer: TrainerSource, pools: li
 
 def command_words(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        command = [str(word) for word in (pool.container or {}).get("command", ())]
-        words = command[0].split() if command else []
-        if len(words) > 1 and (started_program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
-            message = f"{quoted(command[0])} is one word for the container: there is no program of that name"
+        words = pool.command[0].split() if pool.command else []
+        if len(words) > 1 and (started_program.find(words) is not None or is_shell(words[0])):
+            message = f"{quoted(pool.command[0])} is one word for the container: there is no program of that name"
             fix = f"write command: [{', '.join(words)}]"
             yield Problem(f"{pool.program_path}.command", message, fix)
 
@@ -295,7 +292,9 @@ def command_known(document: Document, trainer: TrainerSource, pools: list[Pool])
 @of_trainer
 def hydra_override(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for defect in (one for one in trainer.defects if one.kind == "left-out" and pools[0].container is None):
-        message = f"{defect.file}:{defect.line}: Hydra reads the folder {defect.text!r}, which is not packed with a module of no package"
+        message = (
+            f"{defect.where}: Hydra reads the folder {defect.text!r}, which is not packed with a module of no package"
+        )
         fix = (
             "put the module and the folder into a package, a folder with an __init__.py, and name that as trainer.path"
         )
@@ -319,7 +318,7 @@ def flags_read(document: Document, trainer: TrainerSource, pools: list[Pool]) ->
         return
     first = trainer.flags_unread[0]
     more = f", and {len(trainer.flags_unread) - 1} more like it" if len(trainer.flags_unread) > 1 else ""
-    location = f"{first.file}:{first.line}: " if first.line else ""
+    location = f"{first.where}: " if first.line else ""
     message = f"not every flag of the trainer can be read ({location}{first.message}{more}): unknown arguments are not reported"
     yield Problem(pools[0].program_path, message, "rehearse the job to see whether the trainer accepts its arguments")
 

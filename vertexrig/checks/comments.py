@@ -45,14 +45,7 @@ def ignored(found: Sequence[Finding], text: str) -> list[Finding]:
 
 
 def problems(text: str, file: str, known: Collection[str], by_comment: Sequence[Finding] | None) -> list[Finding]:
-    """Return what is wrong with the comments of a file.
-
-    Args:
-        text: The file's.
-        file: Its name.
-        known: Ids of all rules.
-        by_comment: The findings that they ignore; None if not all of these are known.
-    """
+    """Return what is wrong with the comments of a file. `by_comment` are the findings that they ignore, None if not all of these are known."""
     found = []
     used = {(one.line, one.id) for one in by_comment or ()}
     for one in _comments(text):

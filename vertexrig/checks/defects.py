@@ -40,7 +40,7 @@ def _severity(defect: Defect) -> Severity | None:
 
 def name_defined(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "name"):
-        message = f"{defect.file}:{defect.line}: the name {defect.text!r} is used but never defined or imported"
+        message = f"{defect.where}: the name {defect.text!r} is used but never defined or imported"
         hint = f". Did you mean {defect.nearest!r}?" if defect.nearest else ""
         yield Problem(
             pool.program_path, message + hint, f"define or import {defect.text}, or correct it", _severity(defect)
@@ -50,7 +50,7 @@ def name_defined(document: Document, context: Context) -> Iterator[Problem]:
 def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "attribute"):
         attribute = defect.text.rpartition(".")[2]
-        message = f"{defect.file}:{defect.line}: {defect.text} is read, and no flag of the trainer makes {attribute!r}"
+        message = f"{defect.where}: {defect.text} is read, and no flag of the trainer makes {attribute!r}"
         hint = f". Did you mean {defect.nearest!r}?" if defect.nearest else ""
         declare = f"declare --{attribute} in the trainer"
         fix = f"write {defect.text.rpartition('.')[0]}.{defect.nearest}, or {declare}" if defect.nearest else declare
@@ -59,8 +59,7 @@ def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
 
 def module_runs(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "idle"):
-        command = (pool.container or {}).get("command")
-        if command and started_program.find([*map(str, command), *pool.args]) is None:
+        if pool.command and started_program.find(pool.line) is None:
             continue  # a console script, which calls a function of the module
         message = (
             f"{defect.file} only defines functions and classes: nothing calls them when it is run, and the job succeeds at once "
@@ -76,17 +75,13 @@ def command_line_read(document: Document, context: Context) -> Iterator[Problem]
     for pool, defect in _running(document, context, "fixed"):
         if pool.args or document.parameters:
             what = "arguments and tuned parameters have" if document.parameters else "arguments have"
-            message = (
-                f"{defect.file}:{defect.line}: {defect.text} does not read the command line: the job's {what} no effect"
-            )
+            message = f"{defect.where}: {defect.text} does not read the command line: the job's {what} no effect"
             yield Problem(pool.program_path, message, "call parse_args() without a list")
 
 
 def notebook_only(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "notebook"):
-        message = (
-            f"{defect.file}:{defect.line}: get_ipython() exists only in a notebook, and the trainer would stop there"
-        )
+        message = f"{defect.where}: get_ipython() exists only in a notebook, and the trainer would stop there"
         fix = "delete the line; what `pip install` names in it belongs into requirements.txt"
         yield Problem(pool.program_path, message, fix, _severity(defect))
 
@@ -100,9 +95,7 @@ def variable_set(document: Document, context: Context) -> Iterator[Problem]:
     for name, location in sorted(trainer.environment_needed.items()):
         if name in given or name in _SET or name in _OUTPUTS or name in _DATASETS:
             continue
-        message = (
-            f'{location.file}:{location.line} needs os.environ["{name}"], which neither Vertex AI nor the job sets'
-        )
+        message = f'{location.where} needs os.environ["{name}"], which neither Vertex AI nor the job sets'
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None
         hint, fix = (f". Did you mean {best!r}?", f"write {best}") if best else (": it has to be in the image", "")
         # a misspelt AIP_ name is certain to be unset; any other may be in the image

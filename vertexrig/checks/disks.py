@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from vertexrig.checks.model import REST, TRAIN_COMPUTE, Context, Problem, Rule, join
 from vertexrig.errors import meant
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document, Pool
-
-
-def _disk(pool: Pool) -> Mapping[str, Any]:
-    return pool.data.get("diskSpec") or {}
+from vertexrig.spec.document import Document
 
 
 def disk_type(document: Document, context: Context) -> Iterator[Problem]:
     types = context.catalog.limits.names("boot_disk.types")
     for pool in document.pools:
-        kind = _disk(pool).get("bootDiskType")
+        kind = pool.disk.get("bootDiskType")
         if kind and kind not in types:
             best = meant(kind, types)
             # another type of Compute Engine, such as pd-balanced, is no misspelling of the nearest one
@@ -31,7 +26,7 @@ def disk_size(document: Document, context: Context) -> Iterator[Problem]:
     limits = context.catalog.limits
     least, most = limits.integer("boot_disk.min_gb"), limits.integer("boot_disk.max_gb")
     for pool in document.pools:
-        size = _disk(pool).get("bootDiskSizeGb")
+        size = pool.disk.get("bootDiskSizeGb")
         if size and not least <= size <= most:
             text = f"a boot disk has {least} to {most:,} GB, not {size:,}"
             yield Problem(f"{pool.path}.diskSpec.bootDiskSizeGb", text, edits=write(least if size < least else most))
@@ -43,7 +38,7 @@ def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
     special = catalog.limits.table("boot_disk.default_type_of_machine")
     for pool in document.running:
         row = catalog.machines.get(pool.machine_type)
-        kind = _disk(pool).get("bootDiskType")
+        kind = pool.disk.get("bootDiskType")
         if row is None or kind == "hyperdisk-balanced":
             continue
         path = f"{pool.path}.diskSpec.bootDiskType"

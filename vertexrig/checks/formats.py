@@ -34,13 +34,7 @@ _ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\
 
 
 def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
-    """Return one source line and the marks (`^^^`) to print below it.
-
-    Args:
-        line: The line, without its end.
-        path: The finding's path: its last key, or the item of a list, is what gets marked.
-        width: Longest piece of the line to show.
-    """
+    """Return one source line, cut to `width`, and the marks (`^^^`) to print below it: those of the path's last key, or of the item of a list."""
     line = clean(variables.shown(line[:_SEARCHED]))
     start, end = _span(line, path)
     if len(line) > width:
@@ -131,12 +125,7 @@ def text(
 ) -> str:
     """Return findings for a person: file and line, severity, id and message; the line itself; the fix; at the end the count.
 
-    Args:
-        findings: In the order to show them.
-        texts: The content of each file by the name the findings have, to show the lines from.
-        color: Use terminal colours.
-        info: Show those of severity info, too; they are counted either way.
-        width: Longest piece of a line to show, in characters.
+    `texts` is the content of each file by the name the findings have. Findings of severity info are counted, also where they are not shown.
     """
     findings = folded(findings)
     parts = blocks(findings, texts, color=color, info=info, width=width)

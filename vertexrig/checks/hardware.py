@@ -146,7 +146,7 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if not pool.makes_machines or pool.machine_type:
             continue
-        if not pool.data.get("machineSpec") and pool.data.get("replicaCount"):
+        if not pool.machine and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it
         path = machine_path(pool, "machineType")
         if not document.reported(path):
@@ -295,15 +295,10 @@ def gpu_on_small_machine(document: Document, context: Context) -> Iterator[Probl
             yield Problem(machine_path(pool, "machineType"), text, "take a larger machine")
 
 
-def _reserved(pool: Pool) -> bool:
-    affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
-    return affinity.get("reservationAffinityType") in ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
-
-
 def reservation_needed(document: Document, context: Context) -> Iterator[Problem]:
     needing = context.catalog.limits.names("machines.need_reservation")
     for pool in document.running:
-        if pool.machine_type in needing and not _reserved(pool):
+        if pool.machine_type in needing and not pool.reserved:
             text = f"{pool.machine_type} is available only from a shared reservation"
             yield Problem(machine_path(pool, "machineType"), text, "write machineSpec.reservationAffinity")
 
@@ -312,7 +307,7 @@ def _on_demand(document: Document) -> list[Pool]:
     """Return the running pools whose machines are asked for on demand."""
     if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
         return []
-    return [pool for pool in document.running if not _reserved(pool)]
+    return [pool for pool in document.running if not pool.reserved]
 
 
 def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
@@ -341,8 +336,7 @@ def gpu_rdma(document: Document, context: Context) -> Iterator[Problem]:
     if sum(pool.replica_count for pool in pools) < 2:
         return
     for pool in pools:
-        words = [*pool.program.get("command", ()), *pool.args]
-        if pool.machine_type in names and not any("set_nccl_env" in word for word in words):
+        if pool.machine_type in names and not any("set_nccl_env" in word for word in pool.line):
             text = f"{pool.machine_type} talks to other machines by GPUDirect-RDMA once its NCCL environment is set"
             fix = "prefix the command with: source /usr/local/gib/scripts/set_nccl_env.sh"
             yield Problem(machine_path(pool, "machineType"), text, fix)
@@ -350,7 +344,7 @@ def gpu_rdma(document: Document, context: Context) -> Iterator[Problem]:
 
 def gpu_partition(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.running:
-        size = (pool.data.get("machineSpec") or {}).get("gpuPartitionSize")
+        size = pool.machine.get("gpuPartitionSize")
         if not size:
             continue
         path = machine_path(pool, "gpuPartitionSize")

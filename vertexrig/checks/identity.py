@@ -103,12 +103,7 @@ def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def check_kms_key(name: str, region: str) -> list[Problem]:
-    """Return what is wrong with a Cloud KMS key for a job (rule `kms-key`).
-
-    Args:
-        name: The key's resource name.
-        region: The job's region, "" if it is not known.
-    """
+    """Return what is wrong with a Cloud KMS key for a job in a region, "" if that is not known (rule `kms-key`)."""
     path = "encryptionSpec.kmsKeyName"
     found = re.fullmatch(_KEY, name)
     if found is None:
@@ -140,8 +135,8 @@ def reservation(document: Document, context: Context) -> Iterator[Problem]:
     limits = context.catalog.limits
     key_wanted, form = limits.text("reservation.key"), limits.text("reservation.value_pattern")
     for pool in document.pools:
-        affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity")
-        if not isinstance(affinity, dict):
+        affinity = pool.machine.get("reservationAffinity")
+        if affinity is None:
             continue
         path = machine_path(pool, "reservationAffinity")
         kind, values = affinity.get("reservationAffinityType", "TYPE_UNSPECIFIED"), affinity.get("values", [])
@@ -165,8 +160,7 @@ def reservation_region(document: Document, context: Context) -> Iterator[Problem
     if not context.region:
         return
     for pool in document.pools:
-        affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
-        for number, value in enumerate(affinity.get("values", [])):
+        for number, value in enumerate(pool.affinity.get("values", [])):
             parts = value.split("/")
             zone = parts[3] if len(parts) == 6 and parts[2] == "zones" else ""
             if zone and zone.rpartition("-")[0] != context.region:

@@ -162,7 +162,7 @@ def image_executor(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if pool.python_package is None and _is_prebuilt(uri, context.catalog):
-            program = (uri, *(pool.container or {}).get("command", ()), *pool.args)
+            program = (uri, *pool.line)
             problem = _trainer_missing(document, pool)
             if problem is not None and program not in seen:  # pools mostly share their program
                 seen.add(program)
@@ -184,12 +184,11 @@ def _is_prebuilt(uri: str, catalog: Catalog) -> bool:
 def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     """Return the problem of a container on a prebuilt image that starts nothing, or a file that only a trainer would bring."""
     name = _bare(pool.image).rpartition("/")[2]
-    command = [str(word) for word in (pool.container or {}).get("command", ())]
     keys = [f"{pool.program_path}.{key}" for key in ("command", "args")]
     if any(key in document.placeholders or document.reported(key) for key in keys):
         return None  # the program is not known
     package = "write the image as executorImageUri of a pythonPackageSpec, with packageUris and pythonModule"
-    if not command and (not pool.args or re.match(r"--\w", pool.args[0])):
+    if not pool.command and (not pool.args or re.match(r"--\w", pool.args[0])):
         given = (
             f"args ({pool.args[0].partition('=')[0][:60]}{', …' if len(pool.args) > 1 else ''})"
             if pool.args
@@ -200,12 +199,12 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     # here: few jobs need it
     from vertexrig.trainer_source import started_program
 
-    program = started_program.find([*command, *pool.args])
+    program = started_program.find(pool.line)
     # what a shell starts may be what it fetched before
     if program is not None and program.end and not program.is_module and _beside(program.name):
         text = f"{program.name} is not in {name}, a prebuilt image with libraries and no trainer, and the command fetches nothing"
         fix = f"{package}; or copy the file into an image of your own"
-        return Problem(keys[0] if command else keys[1], text, fix, Severity.WARNING)
+        return Problem(keys[0] if pool.command else keys[1], text, fix, Severity.WARNING)
     return None
 
 

@@ -25,7 +25,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.text import quoted
+from vertexrig.text import is_shell, quoted
 
 if TYPE_CHECKING:
     from vertexrig.trainer_source.trainer_model import TrainerSource
@@ -39,21 +39,20 @@ _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 _REFERENCE = r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)"
 _QUOTED = r"""([\w.@/+~:-]+)=(?:'([^'",=()\[\]{}\\]*)'|"([^'",=()\[\]{}\\]*)")"""
 """`training='exp1'`. With other characters the quotes may be those of the program's own grammar, as of Hydra's."""
-_SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
 def _args(document: Document, *, of_shells: bool = True) -> Iterator[tuple[Pool, str, str]]:
     """Yield (pool, path, argument). With of_shells=False, skip pools whose args are words for a shell."""
     for pool in document.pools:
         if of_shells or not _in_shell(pool):
-            yield from ((pool, f"{pool.program_path}.args[{number}]", arg) for number, arg in enumerate(pool.args))
+            yield from ((pool, path, arg) for path, arg in pool.items("args"))
 
 
 def _variables(document: Document) -> Iterator[tuple[Pool, str, str]]:
     """Yield the name of each variable of each pool, with its path."""
     for pool in document.pools:
-        for number, variable in enumerate(pool.env):
-            yield pool, f"{pool.program_path}.env[{number}].name", str(variable.get("name", ""))
+        for path, variable in pool.items("env"):
+            yield pool, f"{path}.name", str(variable.get("name", ""))
 
 
 def _flag(arg: str) -> str:
@@ -70,14 +69,12 @@ def _takes_next(word: str, trainer: TrainerSource | None) -> bool:
 
 def _in_shell(pool: Pool) -> bool:
     """Whether the args are words for a shell."""
-    command = (pool.container or {}).get("command") or pool.args[:1]
-    return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
+    return bool(pool.line) and is_shell(pool.line[0])
 
 
 def _of_script(pool: Pool) -> bool:
     """Whether the args are words for a shell script, which may evaluate them."""
-    words = [*(pool.container or {}).get("command", ()), *pool.args[:1]]
-    return bool(words) and str(words[0]).endswith(".sh")
+    return bool(pool.line) and pool.line[0].endswith(".sh")
 
 
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -204,8 +201,7 @@ def arg_commas(document: Document, context: Context) -> Iterator[Problem]:
 
 def command_alone(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        container = pool.container or {}
-        if len(container.get("command", ())) == 1 and not container.get("args"):
+        if len(pool.command) == 1 and not pool.args:
             text = "command without args: the image's own CMD is ignored too"
             yield Problem(f"{pool.program_path}.command", text, "write args if the command needs them")
 
@@ -232,9 +228,8 @@ _EMPTY_DEFAULT = r"\$\{\w+:?-\}"
 
 def env_value(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        for number, variable in enumerate(pool.env):
-            path = f"{pool.program_path}.env[{number}].value"
-            value = str(variable.get("value") or "")
+        for at, variable in pool.items("env"):
+            path, value = f"{at}.value", str(variable.get("value") or "")
             if not document.reported(path) and not re.sub(_EMPTY_DEFAULT, "", value):
                 by_default = ", where its placeholder is not set" if value else ""
                 text = f"{variable.get('name') or 'a variable'} has no value{by_default}, and Vertex AI requires one"
@@ -246,14 +241,14 @@ def env_value(document: Document, context: Context) -> Iterator[Problem]:
 
 def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        for number, variable in enumerate(pool.env):
+        for path, variable in pool.items("env"):
             if re.search(r"(?<!\\)'", str(variable.get("value", ""))):
                 text = (
                     f"the value of {variable.get('name') or 'a variable'} has an apostrophe; "
                     "Vertex AI refused that in 2022, unless a backslash is before it"
                 )
                 fix = "pass the value without apostrophes: JSON with double quotes, or base64"
-                yield Problem(f"{pool.program_path}.env[{number}].value", text, fix, sure=True)
+                yield Problem(f"{path}.value", text, fix, sure=True)
 
 
 _SERVICE_NAMES = {"TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "TPU_NODE_NAME"}
@@ -311,9 +306,8 @@ def _shell_command(pool: Pool, value: str) -> str:
 
     A value with more words is a script or prose, and a program that evaluates its variables may run it.
     """
-    words = [*pool.program.get("command", ()), *pool.args]
     found = _BACKTICKS.fullmatch(value.strip()) or _SHELL_TEXT.search(value)
-    if found is None or any("eval" in str(word) for word in words):
+    if found is None or any("eval" in word for word in pool.line):
         return ""
     rest = value.replace(found[0], "", 1).strip()
     return "" if re.search(r"\s", rest) else found[0]

@@ -52,7 +52,7 @@ def _plain(
 
 def _where(locations: Sequence[SourcePlace]) -> str:
     more = f" and {len(locations) - 1} more" if len(locations) > 1 else ""
-    return f"{locations[0].file}:{locations[0].line}{more}"
+    return f"{locations[0].where}{more}"
 
 
 def _training(pools: Sequence[Pool]) -> list[Pool]:
@@ -145,7 +145,7 @@ def loader_memory(document: Document, trainer: TrainerSource, pools: list[Pool])
         number = _number(location.text, pools[0], trainer)
         if number:
             message = (
-                f"{location.file}:{location.line}: {number} worker processes hand their batches over in /dev/shm; its size in a "
+                f"{location.where}: {number} worker processes hand their batches over in /dev/shm; its size in a "
                 "training container is documented nowhere, no field of the job sets it, and a worker that finds it full dies"
             )
             fix = "print shutil.disk_usage('/dev/shm') at the start; with little, use fewer workers or num_workers=0"

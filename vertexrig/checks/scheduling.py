@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vertexrig.checks.model import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, Context, Problem, Rule, join
 from vertexrig.checks.storage import OUTPUT_KEYS
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document, has_gpu, job_part, machine_path, scheduling_strategy, tpu_name
+from vertexrig.spec.document import Document, Pool, has_gpu, job_part, machine_path, scheduling_strategy, tpu_name
 from vertexrig.times import duration_seconds
 
 
@@ -52,12 +52,15 @@ def flex_timeout(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(_path(document, "timeout"), text, f"write {most}s or less", edits=write(f"{most}s"))
 
 
+def _flex_pools(document: Document) -> tuple[Pool, ...]:
+    """Return the running pools of a job with FLEX_START; none for another job."""
+    return document.running if scheduling_strategy(document) == "FLEX_START" else ()
+
+
 def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
-    if scheduling_strategy(document) != "FLEX_START":
-        return
     catalog = context.catalog
     allowed = [name for name, row in catalog.accelerators.items() if row.flex_start]
-    for pool in document.running:
+    for pool in _flex_pools(document):
         row = catalog.accelerators.get(pool.accelerator_type)
         if tpu_name(pool, catalog) or (row is not None and row.flex_start):
             continue
@@ -70,21 +73,16 @@ def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
-    if scheduling_strategy(document) != "FLEX_START":
-        return
-    pools = document.running
+    pools = _flex_pools(document)
     for pool in pools[1:]:
-        if pool.data.get("machineSpec") != pools[0].data.get("machineSpec"):
+        if pool.machine != pools[0].machine:
             text = f"with FLEX_START all pools have the same machines, and pool {pool.index} has others"
             yield Problem(f"{pool.path}.machineSpec", text, "write the same machineSpec, or use STANDARD")
 
 
 def flex_reservation(document: Document, context: Context) -> Iterator[Problem]:
-    if scheduling_strategy(document) != "FLEX_START":
-        return
-    for pool in document.running:
-        affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
-        if affinity.get("reservationAffinityType") in ("ANY_RESERVATION", "SPECIFIC_RESERVATION"):
+    for pool in _flex_pools(document):
+        if pool.reserved:
             text = "FLEX_START cannot be combined with reservations"
             yield Problem(machine_path(pool, "reservationAffinity"), text, "remove one of the two")
 

@@ -21,10 +21,9 @@ _FIX = (
 def found(document: Document) -> Iterator[tuple[str, str, str]]:
     """Path, name and text of each secret in the variables, commands and arguments of the pools."""
     for pool in document.pools:
-        for number, variable in enumerate(pool.env):
-            name, value = str(variable.get("name", "")), str(variable.get("value", ""))
-            path = f"{pool.program_path}.env[{number}].value"
-            secret = "" if path in document.placeholders else secret_in(value, name)
+        for at, variable in pool.items("env"):
+            path, name = f"{at}.value", str(variable.get("name", ""))
+            secret = "" if path in document.placeholders else secret_in(str(variable.get("value", "")), name)
             if secret:
                 yield path, name, secret
         for key in ("command", "args"):
@@ -61,8 +60,7 @@ def _cut(value: Any, path: str, by_path: Mapping[str, str], long: frozenset[str]
 
 def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, str, str]]:
     before = ""
-    for number, word in enumerate(pool.program.get(key, ())):
-        path = f"{pool.program_path}.{key}[{number}]"
+    for path, word in pool.items(key):
         flag, equals, value = word.partition("=")
         name, value = (flag, value) if equals and flag.startswith("-") else (before, word)
         secret = "" if path in document.placeholders or value.startswith("-") else secret_in(value, name)

@@ -97,18 +97,17 @@ def package_missing(document: Document, context: Context) -> Iterator[Problem]:
 
 def package_uri(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        for number, uri in enumerate(pool.package_uris):
+        for path, uri in pool.items("packageUris"):
             text, meant = uri_problem(uri)
             if text:
-                yield Problem(f"{pool.path}.pythonPackageSpec.packageUris[{number}]", text, edits=write(meant))
+                yield Problem(path, text, edits=write(meant))
 
 
 def package_form(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        for number, uri in enumerate(pool.package_uris):
+        for path, uri in pool.items("packageUris"):
             if not uri.startswith("gs://") or uri.endswith(".tar.gz"):
                 continue
-            path = f"{pool.path}.pythonPackageSpec.packageUris[{number}]"
             name = uri.rpartition("/")[2] or uri
             if uri.endswith(".whl"):
                 text = f"{name} is a wheel: the documents name source distributions (.tar.gz) only, pip takes both"
@@ -162,14 +161,13 @@ def _buckets(document: Document) -> set[str]:
 
 def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        texts = [(f"args[{number}]", arg) for number, arg in enumerate(pool.args)]
-        texts += [(f"env[{number}].value", str(variable.get("value", ""))) for number, variable in enumerate(pool.env)]
-        for item, text in texts:
+        values = [(f"{path}.value", str(variable.get("value", ""))) for path, variable in pool.items("env")]
+        for path, text in [*pool.items("args"), *values]:
             wrong, fix = _stray(text), ""
             if not wrong and "/gcs/" in text:
                 wrong, fix = _folder(text, _buckets(document))
             if wrong:
-                yield Problem(f"{pool.program_path}.{item}", wrong, fix)
+                yield Problem(path, wrong, fix)
 
 
 _GS = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)")
@@ -178,7 +176,7 @@ _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
 
 def _texts(pool: Pool) -> list[str]:
     """Return the words of a pool's command, its arguments and the values of its variables."""
-    return [*map(str, pool.program.get("command", ())), *pool.args, *(str(one.get("value", "")) for one in pool.env)]
+    return [*pool.line, *(str(one.get("value", "")) for one in pool.env)]
 
 
 def _mounted(pool: Pool) -> list[str]:
@@ -200,23 +198,19 @@ _GCSFUSE = re.compile(r"(?<![\w./-])gcsfuse(?![\w-])")
 
 
 def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
+    text = "gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
     fix = "read and write /gcs/BUCKET, or name a folder by a link to it: ln -s /gcs/BUCKET /data"
     for pool in document.running:
-        for key in ("command", "args"):
-            for number, word in enumerate(pool.program.get(key, ())):
-                if _GCSFUSE.search(str(word)):
-                    text = "gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
-                    yield Problem(f"{pool.program_path}.{key}[{number}]", text, fix, sure=True)
+        for path, word in [*pool.items("command"), *pool.items("args")]:
+            if _GCSFUSE.search(word):
+                yield Problem(path, text, fix, sure=True)
     if context.trainer is None or not context.trainer.mounts:
         return
     from vertexrig.checks._arguments import trainer_pools  # a POST has no trainer to read
 
     place, pools = context.trainer.mounts[0], trainer_pools(document, context.trainer)
     if pools:
-        text = (
-            f"{place.file}:{place.line}: gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
-        )
-        yield Problem(pools[0].program_path, text, fix)
+        yield Problem(pools[0].program_path, f"{place.where}: {text}", fix)
 
 
 def gcs_image(document: Document, context: Context) -> Iterator[Problem]:

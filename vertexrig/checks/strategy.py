@@ -206,7 +206,7 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
         # `flag` also finds abbreviations: --distribution may begin another flag
         if flag is not None and f"--{name}" in flag.names and isinstance(flag.default, str):
             strategy = strategy_named(flag.default)
-            path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.file}:{flag.line}, the default)"
+            path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.where}, the default)"
             return (path, shown, strategy) if strategy else None
     return None
 
@@ -222,7 +222,7 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
         keras = cluster.trainer.keras
         location = keras.get("keras") or keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
-        message = f"{location.text} ({location.file}:{location.line}) is Keras 3 on {image}, which fails in fit() on several workers"
+        message = f"{location.text} ({location.where}) is Keras 3 on {image}, which fails in fit() on several workers"
         fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
         yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
         return

@@ -297,7 +297,7 @@ def gcloud_field(document: Document, context: Context) -> Iterator[Problem]:
         return
     paths = [f"{document.job_path}pscInterfaceConfig"] if "pscInterfaceConfig" in document.job else []
     for pool in document.pools:
-        if "gpuPartitionSize" in (pool.data.get("machineSpec") or {}):
+        if "gpuPartitionSize" in pool.machine:
             paths.append(machine_path(pool, "gpuPartitionSize"))
         if "lustreMounts" in pool.data:
             paths.append(f"{pool.path}.lustreMounts")

@@ -64,7 +64,7 @@ def accelerator_fields(document: Document, context: Context) -> Iterator[Problem
         # Documented examples for v5e omit the name TPU_V5_LITEPOD, though the API has it: warn only.
         unsure = name == "TPU_V5E" and pool.accelerator_type in ("TPU_V5_LITEPOD", "")
         text = f"{row.name} is chosen by machineType and tpuTopology: acceleratorType and acceleratorCount are left out"
-        given = [name for name in ("acceleratorType", "acceleratorCount") if name in pool.data["machineSpec"]]
+        given = [name for name in ("acceleratorType", "acceleratorCount") if name in pool.machine]
         edits = tuple(Edit(Act.REMOVE, machine_path(pool, name)) for name in given)
         yield Problem(machine_path(pool, key), text, "", Severity.WARNING if unsure else None, edits=edits)
 
@@ -124,7 +124,7 @@ def v5e_environment(document: Document, context: Context) -> Iterator[Problem]:
 
 def pod_command(document: Document, context: Context) -> Iterator[Problem]:
     for pool, name, row in _tpus(document, context):
-        if _is_pod(pool, name, row) and pool.container is not None and pool.container.get("command"):
+        if _is_pod(pool, name, row) and pool.command:
             text = "on an image made from tf-tpu-pod-base, command replaces the entry point that starts every host"
             yield Problem(f"{pool.program_path}.command", text, "use args instead, if the image is one of those")
 

@@ -85,17 +85,11 @@ def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Paramet
             yield parameter, flag
 
 
-def _place(flag: Flag) -> str:
-    return f"{flag.file}:{flag.line}"
-
-
 def unreadable(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
         if problem.code not in {"module", "unnamed"}:
-            location = (
-                f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-            )
+            location = f"{problem.where}: " if problem.where else ""
             severity = None if problem.code == "syntax" else Severity.WARNING
             yield Problem(
                 _program(document), f"the trainer: {location}{problem.message}", "correct the trainer", severity
@@ -114,13 +108,11 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(path + field, problem.message, fix, edits=write(best))
     for item in trainer.imports:
         if item.kind == "missing" and not item.caught:
-            message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
+            message = f"{item.where} imports {item.module}, which is not in the trainer"
             yield Problem(_program(document), message, "add the module to the package, or correct the import")
     for defect in trainer.defects:
         if defect.kind == "relative":
-            message = (
-                f"{defect.file}:{defect.line}: `{defect.text}` fails: {defect.nearest} is run outside of any package"
-            )
+            message = f"{defect.where}: `{defect.text}` fails: {defect.nearest} is run outside of any package"
             fix = "write the import without the dot, or run it from its package's folder as PACKAGE.MODULE"
             yield Problem(_program(document), message, fix)
 
@@ -193,10 +185,10 @@ def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
             if id(flag) in sometimes:
-                message = f"the trainer requires {name} ({_place(flag)}), and only a conditional parameter passes it"
+                message = f"the trainer requires {name} ({flag.where}), and only a conditional parameter passes it"
                 yield Problem(path, message, f"give {name} a default in the trainer", Severity.WARNING)
             else:
-                message = f"the trainer requires {name} ({_place(flag)}), and nothing passes it"
+                message = f"the trainer requires {name} ({flag.where}), and nothing passes it"
                 fix = f"add a value for {name}" if flag.positional else f"add {name}=... to args"
                 key_fix = "" if flag.positional else f"add {name.lstrip('-')}: VALUE to args"
                 yield Problem(path, message, fix, key_fix=key_fix)
@@ -216,7 +208,7 @@ def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool
         reports = [report for report in trainer.metrics if report.tag == name]
         if reports and all(report.unused for report in reports):
             one = reports[0]
-            message = f"the trainer reports {name!r} only in {one.unused} ({one.file}:{one.line}), which nothing uses"
+            message = f"the trainer reports {name!r} only in {one.unused} ({one.where}), which nothing uses"
             yield Problem(path, message, f"use {one.unused}: pass it to fit() as a callback, or call it")
         if not name or reports:
             continue
@@ -243,7 +235,7 @@ def float_text(document: Document, trainer: TrainerSource, pools: list[Pool]) ->
         # with one fraction among them parameter-parse reports it for certain
         if all(float(value).is_integer() for value in parameter.values):
             text = str(float(parameter.values[0]))
-            message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
+            message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({flag.where}) refuses"
             fix = "parse it with type=lambda text: int(float(text)), or use an integerValueSpec or categoricalValueSpec"
             yield Problem(parameter.spec_path, message, fix)
 
@@ -254,14 +246,14 @@ def parameter_parses(document: Document, trainer: TrainerSource, pools: list[Poo
         if flag.takes_value is False or flag.bool_trap:
             continue  # found by flag-takes-no-value and boolean-flag
         if parameter.kind == "DOUBLE" and flag.takes_float_text is False:
-            message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({_place(flag)}) refuses a number such as '0.5'"
+            message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({flag.where}) refuses a number such as '0.5'"
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
             continue
         wrong = [value for value in parameter.values if not parses(str(value), flag)]
         if parameter.kind == "DISCRETE":  # whole numbers are float_text's
             wrong = [value for value in wrong if not float(value).is_integer()]
         if wrong:
-            message = f"{parameter.name} can be {wrong[0]!r}, which {_typed(flag)} ({_place(flag)}) refuses"
+            message = f"{parameter.name} can be {wrong[0]!r}, which {_typed(flag)} ({flag.where}) refuses"
             yield Problem(f"{parameter.spec_path}.values", message, "correct the value, or the flag's type")
 
 
@@ -276,12 +268,12 @@ def parameter_choices(document: Document, trainer: TrainerSource, pools: list[Po
             continue
         shown, path = ", ".join(flag.choices[:12]), parameter.spec_path
         if parameter.kind == "DOUBLE":
-            message = f"{parameter.name} is DOUBLE, and the trainer takes only {shown} ({_place(flag)})"
+            message = f"{parameter.name} is DOUBLE, and the trainer takes only {shown} ({flag.where})"
             yield Problem(path, message, "list the choices in a discreteValueSpec")
             continue
         wrong = next((value for value in _listed(parameter) if not is_choice(str(value), flag)), None)
         if wrong is not None:
-            message = f"{parameter.name} can be {wrong!r}, and the trainer takes only {shown} ({_place(flag)})"
+            message = f"{parameter.name} can be {wrong!r}, and the trainer takes only {shown} ({flag.where})"
             best = nearest(str(wrong), flag.choices)
             yield Problem(path, message, f"write {best}" if best else "use the trainer's choices")
 
@@ -298,7 +290,7 @@ def boolean_flag(document: Document, trainer: TrainerSource, pools: list[Pool]) 
     for parameter, flag in _tuned(document, trainer):
         if flag.bool_trap:
             message = (
-                f"{_long(flag)} type=bool ({_place(flag)}) reads every value as True, so {parameter.name} has no effect"
+                f"{_long(flag)} type=bool ({flag.where}) reads every value as True, so {parameter.name} has no effect"
             )
             fix = 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")'
             yield Problem(parameter.path, message, fix)
@@ -309,7 +301,7 @@ def boolean_flag(document: Document, trainer: TrainerSource, pools: list[Pool]) 
 def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for item in _all_passed(trainer, pools):
         if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
-            message = f"{item.name} type=bool ({_place(item.flag)}) reads {item.value!r} as True"
+            message = f"{item.name} type=bool ({item.flag.where}) reads {item.value!r} as True"
             fix, key_fix = (
                 f"leave it out, write {words}, or parse the text in the trainer"
                 for words in (f'"{item.name}="', f'{item.name.lstrip("-")}: ""')
@@ -321,7 +313,7 @@ def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Poo
 def flag_without_value(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for parameter, flag in _tuned(document, trainer):
         if flag.takes_value is False:
-            message = f"{_long(flag)} is {flag.action} ({_place(flag)}) and refuses the value a study passes"
+            message = f"{_long(flag)} is {flag.action} ({flag.where}) and refuses the value a study passes"
             yield Problem(parameter.path, message, 'declare it with a value: choices=["false", "true"]')
     yield from _given_anyway(document, trainer, pools)
 
@@ -330,7 +322,7 @@ def flag_without_value(document: Document, trainer: TrainerSource, pools: list[P
 def _given_anyway(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for item in _all_passed(trainer, pools):
         if item.flag and item.joined and item.flag.takes_value is False:
-            message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value"
+            message = f"{item.name} is {item.flag.action} ({item.flag.where}) and takes no value"
             off = (item.value or "").casefold() in _FALSE
             key = item.name.lstrip("-")
             fix = f"remove {item.name}" if off else f"write {item.name} alone"
@@ -345,7 +337,7 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
         flag = item.flag
         if flag is None or flag.takes_value is False:
             continue
-        where = f"({_place(flag)})" if flag.file else "(absl's own)"
+        where = f"({flag.where})" if flag.file else "(absl's own)"
         if item.value is None:
             # these take a flag without any value
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
@@ -458,7 +450,7 @@ def trials_share_output(document: Document, context: Context) -> Iterator[Proble
 def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     location = trainer.environment.get("AIP_MODEL_DIR")
     if location is not None and not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
-        message = f"the trainer reads AIP_MODEL_DIR ({location.file}:{location.line}), which is set only with a baseOutputDirectory"
+        message = f"the trainer reads AIP_MODEL_DIR ({location.where}), which is set only with a baseOutputDirectory"
         path = f"{document.job_path}baseOutputDirectory"
         yield Problem(path, message, f"write {OUTPUT}", key_fix=f"write {OUTPUT_KEYS}")
 
@@ -475,7 +467,7 @@ def early_stopping_reports(document: Document, trainer: TrainerSource, pools: li
             message = (
                 f"{found} compares measurements made during a trial, and the trainer reports {reports[0].tag!r} once "
             )
-            message += f"({reports[0].file}:{reports[0].line})"
+            message += f"({reports[0].where})"
             yield Problem(f"studySpec.{found}", message, "report it after each epoch, in a Keras callback")
 
 
@@ -486,9 +478,7 @@ def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Poo
         return
     if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
         return
-    message = (
-        f'{location.file}:{location.line} needs os.environ["TF_CONFIG"], which Vertex AI does not set for one replica'
-    )
+    message = f'{location.where} needs os.environ["TF_CONFIG"], which Vertex AI does not set for one replica'
     yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
 
 

@@ -30,7 +30,7 @@ def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
     for save in context.trainer.saves:
         reason = _refused(save)
         if reason:
-            message = f"{save.file}:{save.line}: {reason} under Keras 3 ({image})"
+            message = f"{save.where}: {reason} under Keras 3 ({image})"
             fix = "save to a file that ends in .keras, use model.export(folder) for a SavedModel, or use tf_keras"
             yield Problem(pool.program_path, message, fix, None if certain else Severity.WARNING)
 
@@ -55,7 +55,7 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
         return
     save = cluster.trainer.saves[0]
     message = (
-        f"{cluster.replicas} replicas run {save.kind} ({save.file}:{save.line}), and the trainer does not distinguish "
+        f"{cluster.replicas} replicas run {save.kind} ({save.where}), and the trainer does not distinguish "
         "the chief: all of them write to the same path"
     )
     fix = "let each worker other than the chief save to its own folder (the task's type and index are in TF_CONFIG)"
@@ -69,11 +69,11 @@ def gs_path_opened(document: Document, context: Context) -> Iterator[Problem]:
             where.setdefault((path, given), []).append(use)
     fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
     for (path, given), uses in where.items():
-        others = list(dict.fromkeys(f"{use.file}:{use.line}" for use in uses))[1:]
+        others = list(dict.fromkeys(use.where for use in uses))[1:]
         more = f" and {len(others) - _MOST_PLACES} more" if len(others) > _MOST_PLACES else ""
         also = f" (as in {', '.join(others[:_MOST_PLACES])}{more})" if others else ""
         message = (
-            f"{uses[0].file}:{uses[0].line}: {uses[0].function}() takes a local path, and is given {given}: it fails, or what it "
+            f"{uses[0].where}: {uses[0].function}() takes a local path, and is given {given}: it fails, or what it "
             f"writes is lost with the machine{also}"
         )
         yield Problem(path, message, fix)
@@ -137,7 +137,7 @@ def _given(
 
 
 def _problem(use: PathUse, path: str, given: str) -> Problem:
-    where = f"{use.file}:{use.line}: {use.function}()"
+    where = f"{use.where}: {use.function}()"
     mounted = "/gcs/BUCKET/…, where the buckets are mounted"
     if use.by_gcsfs:
         message = f"{where} reads {given} by gcsfs, which the trainer does not require"

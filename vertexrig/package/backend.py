@@ -59,16 +59,9 @@ class _Runner:
 
 
 def setuptools(folder: Path, distribution: Literal["sdist", "wheel"], out: Path, *, trusted: bool) -> Path:
-    """Return the distribution that a folder's setup.py makes, with the setuptools of this interpreter.
+    """Return the distribution that a folder's setup.py makes in the new folder `out`, with the setuptools of this interpreter.
 
-    Args:
-        folder: A copy of the trainer, or its unpacked sdist.
-        distribution: What to make.
-        out: An empty folder for it.
-        trusted: Whether the build may import modules of the folder.
-
-    Raises:
-        PackageError: setup.py fails.
+    Unless it is `trusted`, the build may import no module of the folder. PackageError if setup.py fails.
     """
     # the legacy backend puts the folder first on sys.path: a tarfile.py in it would run in place of Python's
     name = f"setuptools.build_meta{':__legacy__' if trusted else ''}"
@@ -88,15 +81,9 @@ def unpack(wheel: Path, into: Path) -> None:
 
 
 def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
-    """Return the content of the wheel that a project's own build backend makes, as the sources of a package.
+    """Return the content of the wheel that a project's own build backend makes of a copy of its files, as the sources of a package.
 
-    Args:
-        sources: The project, with its pyproject.toml.
-        staged: A copy of its files.
-        work: An empty folder to build in.
-
-    Raises:
-        PackageError: The backend cannot be installed, or the build fails.
+    PackageError if the backend cannot be installed, or the build fails.
     """
     runner = _Runner(work)
     try:

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from vertexrig.package import dockerfile
 from vertexrig.package.dockerfile import DockerImage
@@ -98,6 +99,14 @@ class ImageTree(Tree):
         return None
 
 
+class _Asked(NamedTuple):
+    """The arguments of `read_container` besides the folder."""
+
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    known: dict[tuple[Path, str], TrainerSource]
+
+
 def read_container(
     folder: Path,
     command: Sequence[str],
@@ -112,14 +121,14 @@ def read_container(
         args: The spec's `args`, which replace CMD.
         known: Programs that were read, by Dockerfile or folder and by module or file: several jobs may run one.
     """
-    known = {} if known is None else known
+    asked = _Asked(tuple(command), tuple(args), {} if known is None else known)
     file = folder if folder.is_file() else dockerfile.find(folder)
     if file is not None:
-        return _of_dockerfile(file, folder, command, args, known)
-    named = _without_dockerfile(folder, command, args, known)
+        return _of_dockerfile(file, folder, asked)
+    named = _without_dockerfile(folder, asked)
     if named.source is not None and not _is_missing(named.source):
         return named
-    found = _of_nearby_dockerfile(folder, command, args, known)
+    found = _of_nearby_dockerfile(folder, asked)
     return found if found is not None and (found.source is not None or named.source is None) else named
 
 
@@ -128,33 +137,25 @@ def _is_missing(source: TrainerSource) -> bool:
     return any(problem.code == "module" for problem in source.problems)
 
 
-def _of_nearby_dockerfile(
-    folder: Path, command: Sequence[str], args: Sequence[str], known: dict[tuple[Path, str], TrainerSource]
-) -> ImageProgram | None:
+def _of_nearby_dockerfile(folder: Path, asked: _Asked) -> ImageProgram | None:
     """Return the program of the folder that a Dockerfile below or beside it starts; None if there is no Dockerfile.
 
     If the Dockerfiles start none or several, the result has no source, and says why.
     """
     files = dockerfile.below(folder)
-    found = _of_one_dockerfile(files, folder, command, args, known)
+    found = _of_one_dockerfile(files, folder, asked)
     if found is not None and found.source is not None:
         return found
-    other = None if files else _of_one_dockerfile(dockerfile.beside(folder), folder, command, args, known)
+    other = None if files else _of_one_dockerfile(dockerfile.beside(folder), folder, asked)
     return other if other is not None and other.source is not None else found
 
 
-def _of_one_dockerfile(
-    files: Sequence[Path],
-    folder: Path,
-    command: Sequence[str],
-    args: Sequence[str],
-    known: dict[tuple[Path, str], TrainerSource],
-) -> ImageProgram | None:
+def _of_one_dockerfile(files: Sequence[Path], folder: Path, asked: _Asked) -> ImageProgram | None:
     """Return the program of the folder that these Dockerfiles start; without source if not exactly one, None if there are no Dockerfiles."""
-    found = [_of_dockerfile(file, folder, command, args, known) for file in files]
+    found = [_of_dockerfile(file, folder, asked) for file in files]
     for index, file in enumerate(files):
         if not _fits(found[index], folder):  # `COPY . .` may also mean the Dockerfile's own folder
-            own = _of_dockerfile(file, file.parent, command, args, {})
+            own = _of_dockerfile(file, file.parent, asked._replace(known={}))
             found[index] = own if _fits(own, folder) else found[index]
     fitting = [one for one in found if _fits(one, folder)]
     # Dockerfile.cpu and Dockerfile.gpu: one program on two base images
@@ -179,20 +180,15 @@ def _fits(program: ImageProgram, folder: Path) -> bool:
     return program.file.resolve().is_relative_to(folder.resolve())
 
 
-def _of_dockerfile(
-    file: Path,
-    folder: Path,
-    command: Sequence[str],
-    args: Sequence[str],
-    known: dict[tuple[Path, str], TrainerSource],
-) -> ImageProgram:
+def _of_dockerfile(file: Path, folder: Path, asked: _Asked) -> ImageProgram:
     """Return the program of the image that a Dockerfile makes."""
+    command, args = asked.command, asked.args
     try:
         image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         return ImageProgram(None, f"{file} cannot be read: {error.strerror}")
     context = _context(file.parent, folder if folder.is_dir() else file.parent, image)
-    head = tuple(command) or image.entrypoint
+    head = command or image.entrypoint
     # By Vertex AI's page on container settings, a command without args drops the image's CMD as well.
     words = [*head, *(args or (() if command else image.cmd))]
     shell = image.shell and not command
@@ -209,15 +205,15 @@ def _of_dockerfile(
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
         return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}", recognised=False)
-    source = _read(found, image, context, known, file)
-    leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
+    source = _read(found, image, context, asked.known, file)
+    leading = head[found.end :] if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")
     source = replace(
         source,
         base_image=image.base,
         lacks_gcsfs=_lacks_gcsfs(source, image, file, context),
         leading=leading,
-        launcher=tuple(head) if not shell and not command and found.end > len(head) else (),
+        launcher=head if not shell and not command and found.end > len(head) else (),
         drops_args=place if shell and found.drops else None,
         entrypoint=replace(place, text=" ".join(head))
         if not shell and not command and started_program.find(head) is not None
@@ -253,26 +249,24 @@ def _plain(base: str) -> bool:
     return base.partition(":")[0].rpartition("/")[2] in _PLAIN_BASES and base.count("/") <= 1
 
 
-def _without_dockerfile(
-    folder: Path, command: Sequence[str], args: Sequence[str], known: dict[tuple[Path, str], TrainerSource]
-) -> ImageProgram:
+def _without_dockerfile(folder: Path, asked: _Asked) -> ImageProgram:
     """Return a folder whose program the spec names by itself."""
-    found = started_program.find([*command, *args])
+    found = started_program.find([*asked.command, *asked.args])
     if found is None:
         reason = f"there is no Dockerfile in {folder}, and the spec's command names no Python program"
         return ImageProgram(None, reason, recognised=False)
     if folder.is_file():
         return ImageProgram(None, f"{folder} is neither a Dockerfile nor a folder")
     image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
-    read = _read(found, image, folder, known, folder)
+    read = _read(found, image, folder, asked.known, folder)
     if _is_missing(read) and (above := _from_above(found, folder)):
         folder, found = above
-        read = _read(found, image, folder, known, folder)
+        read = _read(found, image, folder, asked.known, folder)
     if not found.end and _is_missing(read):
         return ImageProgram(
             None, f"{found.name}, which a shell line of the spec starts, is not among the files of {folder}"
         )
-    source = replace(read, leading=tuple(command[found.end :]) if found.end else ())
+    source = replace(read, leading=asked.command[found.end :] if found.end else ())
     script = next(iter(read.files), PurePosixPath(found.name).name)
     words = ("python", "-m", found.name) if found.is_module else ("python", script)
     return ImageProgram(source, "", folder, words)

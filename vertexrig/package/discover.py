@@ -66,11 +66,7 @@ def trainers(folder: Path) -> list[FoundTrainer]:
 
 
 def trainer(folder: Path, path: Path) -> FoundTrainer:
-    """Return the trainer at a path.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Return the trainer at a path; UsageError if there is none."""
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
     found = sorted(_at(folder, path), key=lambda one: one.score, reverse=True)

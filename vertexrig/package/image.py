@@ -186,15 +186,9 @@ def cloud_build(uri: str, kind: str) -> str:
 
 
 def stage(image: ImageId, wheel: Path, folder: Path) -> Path:
-    """Return the build context: Dockerfile, cloudbuild.yaml, the lock file and the trainer's wheel.
+    """Return the build context in `folder`, in place of what was there: Dockerfile, cloudbuild.yaml, the lock file and the trainer's wheel.
 
-    Args:
-        image: A locked image.
-        wheel: The trainer's wheel.
-        folder: Where to; what was there is replaced.
-
-    Raises:
-        PackageError: The wheel is for this machine only.
+    PackageError if the wheel is for this machine only.
     """
     # "none-any": no compiled code, so that any platform can install it (PEP 427)
     if not wheel.name.endswith("-none-any.whl"):

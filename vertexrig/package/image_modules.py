@@ -83,12 +83,7 @@ BRINGS: Mapping[str, frozenset[str]] = {
 }
 """Distributions that come with some that trainers often require: their metadata on PyPI, 2026-11-26."""
 _UNTIL_3_11 = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})
-_UNTIL_3_12 = frozenset(
-    {
-        *("aifc", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr"),
-        *("mailcap", "nntplib", "pipes", "sndhdr", "telnetlib", "uu"),
-    }
-)
+_UNTIL_3_12 = frozenset("aifc audioop cgi cgitb chunk crypt imghdr mailcap nntplib pipes sndhdr telnetlib uu".split())
 """Modules that newer Pythons left out and the image's 3.10 still has."""
 
 

@@ -43,13 +43,7 @@ def hint(folder: Path, module: str) -> str:
 
 
 def fit(sources: Sources, trainer: TrainerSource, tf_version: str | None) -> Fit:
-    """Return what `build` refuses and leaves out of a trainer's requirements for an image with this TensorFlow.
-
-    Args:
-        sources: The trainer's, for that image.
-        trainer: The trainer as read.
-        tf_version: TensorFlow of the image, None if not known.
-    """
+    """Return what `build` refuses and leaves out of a trainer's requirements for an image with this TensorFlow, None if not known."""
     refusals = list(sources.refusals)
     # requirements that a setup.py computes are not known before the build
     if not refusals and not trainer.problems and not sources.unsafe:
@@ -83,7 +77,7 @@ def third_party(
     declared: set[str] = set()
     for item in imports:
         top = item.module.split(".")[0]
-        place = f"{item.file}:{item.line}"
+        place = item.where
         if item.kind == "missing" and not item.caught:
             raise PackageError(
                 f"{place}: imports {item.module}, which is neither a module nor a name in the package{hint(folder, item.module)}"
@@ -115,7 +109,7 @@ def third_party(
 
 
 def _named_nowhere(item: Import, top: str, folder: Path) -> str:
-    place = f"{item.file}:{item.line}"
+    place = item.where
     why = hint(folder, top)
     if why:
         return f"{place}: imports {item.module}{why}"

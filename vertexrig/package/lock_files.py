@@ -20,11 +20,7 @@ _NAME = re.compile(r"^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*
 
 
 def locked(folder: Path) -> Graph:
-    """Return what each distribution of a lock file brings; nothing without a lock file that can be read.
-
-    Args:
-        folder: The trainer's folder or script; the lock file is there, or in the folder above.
-    """
+    """Return what each distribution of a lock file brings, in a trainer's folder or the folder above; nothing if none can be read."""
     home = folder if folder.is_dir() else folder.parent
     for place in (home, home.absolute().parent):
         for name in (*_TABLES, *_FLAT):

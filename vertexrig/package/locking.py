@@ -36,11 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def wheel_of(loaded: Loaded) -> Built:
-    """Return the trainer's package with its wheel.
-
-    Raises:
-        PackageError: It cannot be built.
-    """
+    """Return the trainer's package with its wheel; PackageError if it cannot be built."""
     trainer = loaded.project.trainer
     return builder.build(
         loaded.path(trainer.path, "trainer", "path"),
@@ -53,11 +49,7 @@ def wheel_of(loaded: Loaded) -> Built:
 
 
 def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
-    """Return the requirements of an image, and the indexes they come from, one a line.
-
-    Raises:
-        PackageError: An index is named with a password.
-    """
+    """Return the requirements of an image, and the indexes they come from, one a line; PackageError if one is named with a password."""
     wanted, made = framework_requirements(loaded, kind)
     folder = loaded.path(loaded.project.trainer.path, "trainer", "path")
     lines = [f"--find-links {made.find_links}"] if made.find_links else []

@@ -16,16 +16,9 @@ _INSTALLS = re.compile(r"pip3? install\s+(?P<what>[^'\"]+)")
 
 
 def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> None:
-    """Refuse a trainer that calls get_ipython() without a test whether it exists.
+    """Refuse a trainer that calls get_ipython() without a test whether it exists: `jupyter nbconvert` writes `!command` and `%magic` so.
 
-    `jupyter nbconvert --to script` writes `!command` and `%magic` so.
-
-    Args:
-        files: Those of the package: the path in it, and the file.
-        made: The paths of those that staging itself writes.
-
-    Raises:
-        PackageError: It does; the message names the lines, and what belongs into requirements.txt.
+    `made` are the paths of files that staging itself writes. The PackageError names the lines, and what belongs into requirements.txt.
     """
     for relative, path in files:
         data = read_bytes(path, relative) if relative.endswith(".py") and relative not in made else b""

@@ -86,11 +86,7 @@ class _File:
 
 
 def read(folder: Path) -> Metadata | None:
-    """Return the metadata of a folder's pyproject.toml; None if there is no such file or it only configures tools.
-
-    Raises:
-        PackageError: The file cannot be read, or is not TOML.
-    """
+    """Return the metadata of a folder's pyproject.toml; None if there is no such file or it only configures tools. PackageError if it is no TOML."""
     path = folder / "pyproject.toml"
     if not path.is_file() or not files.is_inside(path, folder):
         return None

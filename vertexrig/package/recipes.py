@@ -128,11 +128,7 @@ def framework_of(source: TrainerSource) -> str | None:
 
 
 def recipe(framework: str, kind: str) -> Recipe:
-    """Return the recipe of a framework without its version.
-
-    Raises:
-        PackageError: There is none for this kind of machine.
-    """
+    """Return the recipe of a framework without its version; PackageError if there is none for this kind of machine."""
     found = RECIPES.get((framework, kind))
     if found is None:
         able = sorted(name for name, one in RECIPES if one == kind and name)

@@ -287,11 +287,7 @@ def _name_version_unsafe(
 
 
 def requires_python(folder: Path) -> str:
-    """Return the Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none.
-
-    Raises:
-        PackageError: There is no such folder, or nothing in it to package.
-    """
+    """Return the Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none. PackageError as of `gather`."""
     return _laid_out(folder)[1].requires_python
 
 
@@ -382,7 +378,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
         # a folder of that name is there, so a file of it that is missing is more likely than a distribution from PyPI
         if any((root / top).glob("*.py")):
             raise PackageError(
-                f"{item.file}:{item.line}: imports {item.module}, which is not in the folder {top}/. "
+                f"{item.where}: imports {item.module}, which is not in the folder {top}/. "
                 f"If it is another distribution, name it in {REQUIREMENTS}"
             )
         distribution = distribution_of(top)

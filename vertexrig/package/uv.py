@@ -9,11 +9,7 @@ from vertexrig.errors import UsageError
 
 
 def uv() -> list[str]:
-    """Return how to start uv.
-
-    Raises:
-        UsageError: It is not installed.
-    """
+    """Return how to start uv; UsageError if it is not installed."""
     if shutil.which("uv"):
         return ["uv"]
     # Installed by pip into an environment that is not activated: its program is not on the PATH. Not `python -m uv`, which

@@ -81,25 +81,15 @@ def reason(output: str) -> str:
 def verify(
     target: Path, folder: Path, module: str, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
-    """Read the installed trainer and follow its imports. Nothing of it is run: a module may begin to train, or ask for
-    a variable that only the job has, as soon as it is imported.
+    """Read the trainer that is installed in `target` and follow its imports; its own folder is for hints. Nothing of it is run: a module may
+    begin to train, or ask for a variable that only the job has, as soon as it is imported.
 
-    Args:
-        target: Where the package is installed.
-        folder: The trainer's sources, for hints.
-        module: The module the job runs.
-        requirements: What the package declares.
-        tf_version: TensorFlow of the image, None if not known.
-
-    Raises:
-        PackageError: What the module imports is not there, or does not parse, with the trainer's own line.
+    PackageError, with the trainer's own line, if what the module imports is not there or does not parse.
     """
     source = follow(target, module)
     source.must_be_read(hint(folder, module))
     found = third_party(source.imports, folder, requirements, tf_version)
     for defect in undefined_names(source.code, Runs(source.code)) if source.code is not None else ():
         if defect.certain:
-            raise PackageError(
-                f"{defect.file}:{defect.line}: the name {defect.text!r} is used but never defined or imported"
-            )
+            raise PackageError(f"{defect.where}: the name {defect.text!r} is used but never defined or imported")
     return found

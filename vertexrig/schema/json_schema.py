@@ -24,12 +24,7 @@ _OR_VARIABLE = {"$ref": f"#/$defs/{_VARIABLE}"}
 
 
 def json_schema(cls: type, examples: Mapping[str, Sequence[str]] = {}) -> Schema:
-    """Return the schema of a file that is one mapping, the dataclass `cls`.
-
-    Args:
-        cls: The dataclass.
-        examples: Values that an editor proposes, by the name of their key.
-    """
+    """Return the schema of a file that is one mapping, the dataclass `cls`; `examples` are values that an editor proposes, by key."""
     defs: Schema = {
         _VARIABLE: {
             "type": "string",

@@ -52,11 +52,7 @@ def snake_keys(data: Any) -> Any:
 
 
 def location(project: str, region: str) -> str:
-    """Return the parent of a region's resources, `projects/P/locations/R`.
-
-    Raises:
-        ConfigError: One of the two is not a name, and could lead to another host or path.
-    """
+    """Return the parent of a region's resources, `projects/P/locations/R`; ConfigError if one is not a name: it could lead to another host."""
     for value, (pattern, words) in ((project, PROJECT), (region, REGION)):
         if not re.fullmatch(pattern, value):
             raise ConfigError(f"{value[:80]!r} is not {words}")

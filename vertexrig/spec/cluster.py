@@ -98,14 +98,8 @@ def cluster_spec(
 ) -> dict[str, Any]:
     """Return CLUSTER_SPEC of one replica; every replica of every job has it.
 
-    `job` is text and `open_ports` is set, as in the values that public programs copied (read 2026-11-22); the
+    `job` in it is text and `open_ports` is set, as in the values that public programs copied (read 2026-11-22); the
     distributed-training page shows the CustomJobSpec instead.
-
-    Args:
-        all_replicas: The job's replicas.
-        one: The replica it is for.
-        job: The CustomJobSpec, canonical.
-        trial: Trial id, "" outside tuning jobs.
     """
     cluster: dict[str, list[str]] = {}
     for replica in all_replicas:
@@ -138,12 +132,7 @@ def tf_config(
 ) -> dict[str, Any] | None:
     """Return TF_CONFIG of one replica, None for a job of a single replica; its cluster never holds the evaluator.
 
-    Args:
-        all_replicas: The job's replicas.
-        one: The replica it is for.
-        job: The CustomJobSpec, canonical.
-        trial: Trial id, "" outside tuning jobs.
-        cloud: The service's internal id of the task.
+    `cloud` is the service's internal id of the task.
     """
     # by the distributed-training page a single replica has no TF_CONFIG; CLUSTER_SPEC is always set
     if len(all_replicas) < 2:

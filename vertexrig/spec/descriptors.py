@@ -103,11 +103,7 @@ class Message:
 
 @cache
 def message(name: str) -> Message:
-    """Return the message of that name; a name without a package is one of `PACKAGE`, and `A.B` is B inside A.
-
-    Raises:
-        KeyError: The file has no such message.
-    """
+    """Return the message of that name; a name without a package is one of `PACKAGE`, and `A.B` is B inside A. KeyError if there is none."""
     found = _index()[0][full_name(name)]
     unions = [union.name for union in found.oneof_decl]
     return Message(full_name(name), tuple(_field(one, unions) for one in found.field), found.options.map_entry)
@@ -115,11 +111,7 @@ def message(name: str) -> Message:
 
 @cache
 def enum(name: str) -> Enum:
-    """Return the enum of that name, which is given as for `message`.
-
-    Raises:
-        KeyError: The file has no such enum.
-    """
+    """Return the enum of that name, which is given as for `message`. KeyError if there is none."""
     found = _index()[1][full_name(name)]
     return Enum(found.name, {value.name: value.number for value in found.value})
 

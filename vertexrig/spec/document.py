@@ -5,7 +5,7 @@ The functions at the end derive what is not written: the hardware of its pools, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -38,26 +38,40 @@ class Pool:
     data: Mapping[str, Any]
 
     @property
-    def _machine(self) -> Mapping[str, Any]:
+    def machine(self) -> Mapping[str, Any]:
         return self.data.get("machineSpec") or {}
 
     @property
+    def affinity(self) -> Mapping[str, Any]:
+        """Its reservationAffinity; empty if it has none."""
+        return self.machine.get("reservationAffinity") or {}
+
+    @property
+    def reserved(self) -> bool:
+        """Whether its machines come from a reservation."""
+        return self.affinity.get("reservationAffinityType") in ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
+
+    @property
+    def disk(self) -> Mapping[str, Any]:
+        return self.data.get("diskSpec") or {}
+
+    @property
     def machine_type(self) -> str:
-        return str(self._machine.get("machineType", ""))
+        return str(self.machine.get("machineType", ""))
 
     @property
     def accelerator_type(self) -> str:
         """The accelerator's enum name, "" if none."""
-        name = str(self._machine.get("acceleratorType", ""))
+        name = str(self.machine.get("acceleratorType", ""))
         return "" if name == "ACCELERATOR_TYPE_UNSPECIFIED" else name
 
     @property
     def accelerator_count(self) -> int:
-        return int(self._machine.get("acceleratorCount", 0))
+        return int(self.machine.get("acceleratorCount", 0))
 
     @property
     def tpu_topology(self) -> str:
-        return str(self._machine.get("tpuTopology", ""))
+        return str(self.machine.get("tpuTopology", ""))
 
     @property
     def replica_count(self) -> int:
@@ -105,18 +119,28 @@ class Pool:
         return list(self.program.get("args", ()))
 
     @property
+    def command(self) -> list[str]:
+        """The words of its container's command."""
+        return list(self.program.get("command", ()))
+
+    @property
     def line(self) -> list[str]:
         """The words of its container's command, and of its args."""
-        return [*map(str, (self.container or {}).get("command", ())), *self.args]
+        return [*self.command, *self.args]
 
     @property
     def env(self) -> list[Mapping[str, Any]]:
         return list(self.program.get("env", ()))
 
+    def items(self, key: str) -> Iterator[tuple[str, Any]]:
+        """Yield the items of a list of its program (`args`, `command`, `env`, `packageUris`), each with its path."""
+        for number, item in enumerate(self.program.get(key, ())):
+            yield f"{self.program_path}.{key}[{number}]", item
+
     @cached_property
     def empty(self) -> bool:
         """Whether the pool is left out: `{}` keeps the positions of the pools after it."""
-        return not self.data or (not self.program and not self._machine and not self.data.get("replicaCount"))
+        return not self.data or (not self.program and not self.machine and not self.data.get("replicaCount"))
 
     @property
     def makes_machines(self) -> bool:

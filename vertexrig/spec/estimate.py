@@ -15,7 +15,6 @@ from vertexrig.spec.document import Document, Pool, job_part, most_trials, paral
 from vertexrig.times import duration_seconds
 
 NO_PRICE = "price unknown"
-_RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,7 @@ class Estimate:
 
 
 def estimate(document: Document, catalog: Catalog) -> Estimate:
-    """Return the price of a job or sweep.
-
-    Args:
-        document: The job spec as read.
-        catalog: Machines and prices.
-    """
+    """Return the price of a job or sweep."""
     how = scheduling_strategy(document)
     lines = _merged(line for pool in document.running for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
@@ -100,10 +94,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
 def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
     """Return the price of the same run in a region that the catalog's prices are not for.
 
-    Args:
-        price: By the catalog.
-        region: Where it runs.
-        factor: Prices there as a multiple of the catalog's, from the project file; None: there is no sourced price.
+    `factor` is prices there as a multiple of the catalog's, from the project file; without one there is no sourced price.
     """
     if region == price.region:
         return price
@@ -118,7 +109,6 @@ def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
 
 
 def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
-    disk = pool.data.get("diskSpec") or {}
     machine = catalog.machines.get(pool.machine_type)
     topology = machine.tpu_topologies.get(pool.tpu_topology) if machine is not None else None
     vms = pool.replica_count * (topology.vms if topology is not None else 1)  # a TPU slice may have several hosts
@@ -129,8 +119,8 @@ def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
         pool.machine_type,
         pool.accelerator_type or None,
         pool.accelerator_count,
-        disk.get("bootDiskSizeGb"),
-        disk_type=disk.get("bootDiskType"),
+        pool.disk.get("bootDiskSizeGb"),
+        disk_type=pool.disk.get("bootDiskType"),
         replicas=vms,
         strategy=how,
     )
@@ -173,14 +163,7 @@ def hourly(
 
 
 def _machine_line(name: str, machine: Machine | None, prices: Mapping[str, Price], vms: int) -> LineItem:
-    """Return what `vms` machines cost: by their own row, or by the rates per vCPU and GB of their family.
-
-    Args:
-        name: The machine type.
-        machine: Its row; None if the catalog does not know it.
-        prices: The price table.
-        vms: How many VMs.
-    """
+    """Return what `vms` machines cost: by their own row, or by the rates per vCPU and GB of their family."""
     price = prices.get(name)
     if price is not None and price.kind == "machine":
         return _line(price, name, "machine", vms)
@@ -249,7 +232,5 @@ def _notes(document: Document) -> Iterable[str]:
         yield f"{how} is billed as Compute Engine plus a management fee; the catalog has on-demand prices only"
     if document.job.get("persistentResourceId"):
         yield "the job runs on a persistent resource: these are the prices of such machines, not of the job"
-    pools = document.running
-    affinity = [(pool.data.get("machineSpec") or {}).get("reservationAffinity") or {} for pool in pools]
-    if any(one.get("reservationAffinityType") in _RESERVED for one in affinity):
+    if any(pool.reserved for pool in document.running):
         yield "a reservation is billed as Compute Engine plus a management fee, not by these prices"

@@ -21,12 +21,7 @@ _INTEGER: Schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern":
 
 
 def job_schema(kind: Kind, examples: Mapping[str, Sequence[str]]) -> Schema:
-    """Return the schema of a custom job's or tuning job's file.
-
-    Args:
-        kind: Which of the two.
-        examples: Values that an editor proposes, by the name of their field.
-    """
+    """Return the schema of a custom job's or tuning job's file; `examples` are values that an editor proposes, by the name of their field."""
     defs: Schema = {}
     root = _message(descriptors.message(kind), defs, examples)
     draft = "https://json-schema.org/draft/2020-12/schema"

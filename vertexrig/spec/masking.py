@@ -111,12 +111,7 @@ def hint(secret: str) -> str:
 
 
 def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
-    """Return a text of any format with every secret in it cut to what `hint` shows.
-
-    Args:
-        text: YAML, JSON, a message or a line.
-        secrets: Secrets that are known to be in it.
-    """
+    """Return a text of any format with every secret in it cut to what `hint` shows: those found in it, and those known to be in it."""
     named = secrets_in(text)
     if _password_in(text):  # a short one may occur elsewhere by chance
         text = re.sub(_IN_ADDRESS, lambda match: match["before"] + hint(match["password"]), text)

@@ -31,20 +31,12 @@ def pool() -> DescriptorPool:
 
 @cache
 def message_class(name: str) -> Any:
-    """Return the protobuf class of a message; a name without a package is one of Vertex AI's: `CustomJob`.
-
-    Raises:
-        KeyError: There is no such message.
-    """
+    """Return the protobuf class of a message; a name without a package is one of Vertex AI's: `CustomJob`. KeyError if there is none."""
     return message_factory.GetMessageClass(pool().FindMessageTypeByName(descriptors.full_name(name)))
 
 
 def to_message(name: str, data: dict[str, Any]) -> Any:
-    """Return the protobuf message of that name for canonical JSON `data`.
-
-    Raises:
-        google.protobuf.json_format.ParseError: `data` has an unknown field or a value that does not fit.
-    """
+    """Return the protobuf message of that name for canonical JSON `data`; json_format.ParseError if it does not fit."""
     return json_format.ParseDict(data, message_class(name)(), ignore_unknown_fields=False, descriptor_pool=pool())
 
 

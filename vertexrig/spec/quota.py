@@ -50,12 +50,9 @@ class _Part:
 
 
 def quota_needs(document: Document, catalog: Catalog, region: str = "") -> list[QuotaNeed]:
-    """Return how much of each quota a job needs; nothing if it runs on a persistent resource.
+    """Return how much of each quota a job needs, for all its parallel trials; nothing if it runs on a persistent resource.
 
-    Args:
-        document: The job spec. A study needs it for `parallelTrialCount` trials at once.
-        catalog: Machines, quotas and their defaults.
-        region: Where the defaults are looked up, "" if it is not known.
+    Without a `region` no default is known.
     """
     # the machines are the resource's, and took their quota when it was created
     if document.job.get("persistentResourceId"):
@@ -113,12 +110,11 @@ def _parts(pool: Pool, catalog: Catalog) -> Iterator[_Part]:
     family = catalog.quota(machine.family)
     if family is not None and machine.vcpus and machine.family not in catalog.limits.names("quota.unlimited_cpus"):
         yield _Part(machine.family, machine.vcpus, family.unit, pool, machine_path(pool, "machineType"))
-    disk = pool.data.get("diskSpec") or {}
-    kind = str(disk.get("bootDiskType") or catalog.default_boot_disk(machine.name))
-    size = int(disk.get("bootDiskSizeGb") or catalog.limits.integer("boot_disk.default_gb"))
+    kind = str(pool.disk.get("bootDiskType") or catalog.default_boot_disk(machine.name))
+    size = int(pool.disk.get("bootDiskSizeGb") or catalog.limits.integer("boot_disk.default_gb"))
     row = catalog.quota(kind)
     if row is not None and row.unit == "GB" and size > 0:
-        yield _Part(kind, size, row.unit, pool, f"{pool.path}.diskSpec" if disk else pool.path)
+        yield _Part(kind, size, row.unit, pool, f"{pool.path}.diskSpec" if pool.disk else pool.path)
 
 
 def _accelerator(pool: Pool, machine: Machine | None, catalog: Catalog) -> _Part | None:

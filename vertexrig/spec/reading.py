@@ -18,7 +18,7 @@ from vertexrig.errors import nearest
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec import descriptors, placeholders, strict
 from vertexrig.spec.document import KINDS, Document, Kind
-from vertexrig.text import kind_of
+from vertexrig.text import is_shell, kind_of
 
 _RENDER_FIRST = "render this first: fill the values in, then check the result"
 _JOB_WRAPPERS = ("jobSpec", "job_spec")
@@ -47,23 +47,26 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool 
         except yamltext.YamlError:
             line = next((n for n, row in enumerate(text.splitlines(), 1) if re.search(r"\{[{%]", row)), 1)
             message = "the file is a template, and not YAML before it is rendered"
-            finding = strict.finding("placeholder", "", message, _RENDER_FIRST, file=file, line=line)
-            return Document(kind or "CustomJobSpec", {}, (finding,), file)
+            return _unread("placeholder", message, _RENDER_FIRST, file, kind, line)
         lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
         reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
         return _from_reading(reading, file, kind, foreign=True)
     block = _block_near(text, broken.line or 1) if foreign else 0
     if block:
         message = "a placeholder stands for whole lines, so the file is not YAML before it is rendered"
-        finding = strict.finding("placeholder", "", message, _RENDER_FIRST, file=file, line=block)
-        return Document(kind or "CustomJobSpec", {}, (finding,), file)
+        return _unread("placeholder", message, _RENDER_FIRST, file, kind, block)
     source = re.search(_SOURCE, file)
     fix = (
         f"name a job's YAML or JSON, or a project file; --trainer FOLDER is for {source[0]} files"
         if source
         else broken.fix
     )
-    finding = strict.finding("yaml-syntax", "", broken.message, fix, file=file, line=broken.line)
+    return _unread("yaml-syntax", broken.message, fix, file, kind, broken.line)
+
+
+def _unread(rule: str, message: str, fix: str, file: str, kind: Kind | None, line: int | None) -> Document:
+    """Return the document of a text that is no mapping, with the one finding on it."""
+    finding = strict.finding(rule, "", message, fix, file=file, line=line)
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
 
 
@@ -134,16 +137,13 @@ def _as_flags(data: Mapping[str, Any]) -> str:
     return f"; give {' and '.join(flags)} to gcloud in place of {' and '.join(keys)}"
 
 
-_SHELL = re.compile(r"(?:^|/)(?:ba|da|z|k)?sh$")
-
-
 def _with_placeholders(document: Document) -> Document:
     """Return the document with one finding for all that is still to be filled in; a shell's own `$NAME` is left alone."""
     scripts = {
         f"{pool.program_path}.{key}["
         for pool in document.pools
         for key in ("command", "args")
-        if any(_SHELL.search(str(word)) for word in [*(pool.container or {}).get("command", ())[:1], *pool.args[:1]])
+        if any(map(is_shell, [*pool.command[:1], *pool.args[:1]]))
     }
     found = {
         path: names
@@ -180,9 +180,7 @@ def _not_a_mapping(data: Any, file: str, kind: Kind | None) -> Document:
     what = "empty" if data is None else kind_of(data)
     pools = isinstance(data, list) and data and isinstance(data[0], dict) and _POOL_KEYS & data[0].keys()
     fix = "write workerPoolSpecs: above the list, and give it two spaces" if pools else ""
-    message = f"the file is {what}; a job spec is a mapping"
-    finding = strict.finding("yaml-syntax", "", message, fix, file=file, line=1)
-    return Document(kind or "CustomJobSpec", {}, (finding,), file)
+    return _unread("yaml-syntax", f"the file is {what}; a job spec is a mapping", fix, file, kind, 1)
 
 
 _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", "pythonPackageSpec"}

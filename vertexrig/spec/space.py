@@ -103,11 +103,7 @@ class Space:
             stack.extend(child for _, child in reversed(dimension.children))
 
     def assign(self, choose: Callable[[Dimension], Value]) -> list[ParameterValue]:
-        """Return the parameters that are active under the choices made, as Vertex lists them, in the order of the spec.
-
-        Args:
-            choose: Gives the value of each parameter that is active.
-        """
+        """Return the parameters that are active under the values chosen, as Vertex lists them, in the order of the spec."""
         return [{"parameterId": dimension.id, "value": value} for dimension, value in self._active(choose)]
 
     def read(self, parameters: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Dimension, Value]] | None:

@@ -33,13 +33,12 @@ def read(found: Collector) -> None:
 
 def _define(found: Collector, call: SourceCall, kind: str) -> None:
     found.parsers.add("absl")
-    keywords, args = call.keywords, call.node.args
-    names = found.code.texts(args[0] if args else keywords.get("name"), call.scope, call.module)
+    keywords = call.keywords
+    names = found.code.texts(call.argument(0, "name"), call.scope, call.module)
     if names is None or kind not in _TYPES:
         found.skip(call, f"DEFINE_{kind} cannot be read")
         return
-    default = keywords.get("default") or (args[1] if len(args) > 1 else None)
-    choices = keywords.get("enum_values") or (args[2] if len(args) > 2 else None)
+    default, choices = call.argument(1, "default"), call.argument(2, "enum_values")
     for name in names:
         typed = _TYPES[kind]
         found.flags.append(

@@ -122,8 +122,7 @@ def _writes(call: SourceCall) -> bool:
     """Whether a call of `open`, or of h5py's `File`, names a mode that writes."""
     if last_name(call.node.func) not in {"open", "File"}:
         return False
-    mode = call.keywords.get("mode") or (call.node.args[1] if len(call.node.args) > 1 else None)
-    return bool(set(plain_text(mode) or "") & set("wax+"))
+    return bool(set(plain_text(call.argument(1, "mode")) or "") & set("wax+"))
 
 
 class _Origins:

@@ -212,7 +212,7 @@ class Code:
         found: list[tuple[ast.expr | None, Scope, Module]] = []
         for call in calls:
             index = positional.index(name) if name in positional else len(call.node.args)
-            given = call.keywords.get(name) or (call.node.args[index] if index < len(call.node.args) else None)
+            given = call.argument(index, name)
             here = (call.scope, call.module) if given is not None else (level.parent or level, module)
             found.append((given if given is not None else defaults.get(name), *here))
         return found

@@ -18,6 +18,7 @@ from vertexrig.trainer_source.modules import (
     full_name,
     last_name,
     parameter_names,
+    plain_text,
     single_binding,
 )
 from vertexrig.trainer_source.reachability import Runs
@@ -72,12 +73,9 @@ def _left_out(code: Code) -> Iterator[Defect]:
         given, module = call.keywords.get("config_path"), call.module
         if full_name(call.node.func, module) != "hydra.main" or "." in module.name or module.is_package:
             continue
-        if (
-            isinstance(given, ast.Constant)
-            and isinstance(given.value, str)
-            and not given.value.startswith(("/", "pkg:"))
-        ):
-            yield Defect("left-out", module.file, call.node.lineno, given.value)
+        folder = plain_text(given)
+        if folder is not None and not folder.startswith(("/", "pkg:")):
+            yield Defect("left-out", module.file, call.node.lineno, folder)
 
 
 def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
@@ -205,8 +203,7 @@ class _Namespaces:
 
     def _passes(self, call: SourceCall, name: str, position: list[str], depth: int) -> bool:
         index = position.index(name) if name in position else len(call.node.args)
-        given = call.node.args[index] if index < len(call.node.args) else call.keywords.get(name)
-        return self._made(given, call.scope, depth + 1)
+        return self._made(call.argument(index, name), call.scope, depth + 1)
 
 
 def _parses(node: ast.expr) -> bool:
@@ -265,12 +262,12 @@ def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
 def _fixed(code: Code, flags: Collector) -> Iterator[Defect]:
     """Yield `parse_args([])`, as in a notebook, where no other call reads the command line."""
     calls = [call for name in _PARSES for call in code.callers(name)]
-    if calls and flags.parsers == {"argparse"} and all(_is_fixed(call.node) for call in calls):
+    if calls and flags.parsers == {"argparse"} and all(map(_is_fixed, calls)):
         yield Defect("fixed", calls[0].module.file, calls[0].node.lineno, ast.unparse(calls[0].node)[:80])
 
 
-def _is_fixed(node: ast.Call) -> bool:
-    given = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "args"), None)
+def _is_fixed(call: SourceCall) -> bool:
+    given = call.argument(0, "args")
     if isinstance(given, (ast.List, ast.Tuple)):
         return all(isinstance(item, ast.Constant) for item in given.elts)
     text = isinstance(given, ast.Call) and last_name(given.func) == "split" and isinstance(given.func, ast.Attribute)

@@ -33,7 +33,7 @@ def read(found: Collector) -> None:
 
 
 def _read_call(found: Collector, call: SourceCall) -> None:
-    first = call.node.args[0] if call.node.args else call.keywords.get("dataclass_types")
+    first = call.argument(0, "dataclass_types")
     for target in first.elts if isinstance(first, (ast.Tuple, ast.List)) else [first]:
         own = owned(target, call.module, found.code)
         if own is None or not isinstance(own[0], ast.ClassDef) or not _class_flags(found, own[0], own[1]):

@@ -37,16 +37,14 @@ class Followed:
     def must_be_read(self, hint: str = "") -> None:
         """Raise PackageError, with a hint at its end, for the first thing that could not be read."""
         for problem in self.problems:
-            place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+            place = f"{problem.where}: " if problem.where else ""
             raise PackageError(f"{place}{problem.message}{hint}")
 
 
 def follow(source: Path | Tree, module: str) -> Followed:
-    """Follows a trainer's imports without running any of it. Never raises for what it reads.
+    """Follow a trainer's imports from its entry module without running any of it. Never raises for what it reads.
 
-    Args:
-        source: As for `vertexrig.trainer_source.reader.read`, or a tree whose modules are looked at one after the other.
-        module: The entry module.
+    `source` is as for `vertexrig.trainer_source.reader.read`, or a tree, if several modules are looked at one after the other.
     """
     tree, entry_file, problems = (source, None, []) if isinstance(source, Tree) else open_tree(source)
     return follow_tree(tree, entry_file, module, problems)

@@ -20,7 +20,7 @@ def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
         # The only method of cloudml-hypertune; its first parameter is the tag.
-        argument = call.keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
+        argument = call.argument(0, "hyperparameter_metric_tag")
         unpacked = isinstance(argument, ast.Starred) or (argument is None and call.unpacks)
         tags = None if unpacked else code.values(argument, call.scope, call.module)
         for tag in tags if tags is not None else (None,):

@@ -52,13 +52,12 @@ def remote(code: Code) -> bool:
 
 def _save(call: SourceCall, kind: str, code: Code) -> Save:
     words = call.keywords
-    path = call.node.args[0] if call.node.args else words.get("filepath")
     weights = words.get("save_weights_only")
     plain = not any(word.arg is None for word in call.node.keywords)
     known = weights is None or isinstance(weights, ast.Constant)
     return Save(
         kind,
-        _ending(path, call.scope, call, code, 0) if plain and known else None,
+        _ending(call.argument(0, "filepath"), call.scope, call, code, 0) if plain and known else None,
         isinstance(weights, ast.Constant) and weights.value is True,
         "save_format" in words,
         call.module.file,

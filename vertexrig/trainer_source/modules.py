@@ -54,6 +54,10 @@ class SourceCall:
         """The arguments that are given by name."""
         return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
 
+    def argument(self, position: int, name: str) -> ast.expr | None:
+        """Return what is given to a parameter, by its position or by its name; None if nothing is."""
+        return self.node.args[position] if position < len(self.node.args) else self.keywords.get(name)
+
     @property
     def unpacks(self) -> bool:
         """Whether it has `*args` or `**kwargs`, so that its arguments are not all written down."""

@@ -85,14 +85,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
 
 
 def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[SourceProblem]) -> TrainerSource:
-    """Like `read`, for files that were found already.
-
-    Args:
-        tree: Where modules are looked up.
-        entry_file: The file that is run, None if a module is.
-        module: The entry module, None if a file is run.
-        problems: What went wrong so far.
-    """
+    """Return what `read` does, for files that were found already; the arguments are those of `follow_tree`."""
     followed = follow_tree(tree, entry_file, module, problems)
     name = module or (Path(entry_file).stem if entry_file else "")
     code = followed.code

@@ -7,22 +7,23 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vertexrig.text import is_shell
+
 # python, python3, python3.11, /usr/bin/python
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)(?:\d(?:\.\d+)?)?")
-_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # Programs that start another and pass on what follows: their words are skipped up to a module or a script.
 _LAUNCHERS = frozenset(
-    {
-        *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "uv", "poetry", "pipenv", "conda"),
-        *("tini", "dumb-init", "xvfb-run", "nice", "exec", "env", "time", "numactl"),
-    }
+    """
+    torchrun accelerate deepspeed horovodrun mpirun uv poetry pipenv conda tini dumb-init xvfb-run nice exec env
+    time numactl
+    """.split()
 )
 _LAUNCHER_MODULES = frozenset(
-    {
-        *("torch.distributed.launch", "torch.distributed.run", "torch_xla.distributed.xla_dist"),
-        *("accelerate.commands.launch", "debugpy", "coverage"),
-    }
+    """
+    torch.distributed.launch torch.distributed.run torch_xla.distributed.xla_dist accelerate.commands.launch
+    debugpy coverage
+    """.split()
 )
 
 
@@ -54,7 +55,7 @@ def find(words: Sequence[str]) -> SourceProgram | None:
     if not words:
         return None
     first = words[0]
-    if _SHELL.fullmatch(first):
+    if is_shell(first):
         return _in_shell(words)
     if _PYTHON.fullmatch(first):
         return _behind_python(words, 1)
@@ -121,7 +122,7 @@ def of_shell_line(text: str) -> SourceProgram | None:
             words = [word for word in shlex.split(command, comments=True) if not re.fullmatch(r"\w+=\S*", word)]
         except ValueError:
             return None
-        found = find(words) if words and not _SHELL.fullmatch(words[0]) else None
+        found = find(words) if words and not is_shell(words[0]) else None
         if found is not None:
             # a shell line hands its own arguments on only by "$@" or $*
             passes = bool(re.search(r"\$[@*]|\$\{[@*]", command))

@@ -13,14 +13,7 @@ from vertexrig.trainer_source.trainer_model import DYNAMIC, SourcePlace, Strateg
 
 MIRRORED, MULTI, SERVER = "MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy"
 TPU, ONE, CENTRAL = "TPUStrategy", "OneDeviceStrategy", "CentralStorageStrategy"
-STRATEGY_FLAGS = (
-    "strategy",
-    "distribute",
-    "distribution",
-    "distribution_strategy",
-    "distribute_strategy",
-    "tf_strategy",
-)
+STRATEGY_FLAGS = tuple("strategy distribute distribution distribution_strategy distribute_strategy tf_strategy".split())
 _BY_NAME = {
     "mirrored": MIRRORED, "gpusonemachine": MIRRORED, "multigpu": MIRRORED, "onedevice": ONE,
     "cpu": ONE, "none": ONE, "no": ONE, "off": ONE, "single": ONE, "multi": MULTI, "multiworker": MULTI,
@@ -38,15 +31,10 @@ def strategy_named(value: str) -> str | None:
 
 
 STRATEGIES = {
-    "MirroredStrategy": "MirroredStrategy",
-    "MultiWorkerMirroredStrategy": "MultiWorkerMirroredStrategy",
-    "CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy",
-    "ParameterServerStrategy": "ParameterServerStrategy",
-    "ParameterServerStrategyV2": "ParameterServerStrategy",
-    "TPUStrategy": "TPUStrategy",
-    "TPUStrategyV2": "TPUStrategy",
-    "CentralStorageStrategy": "CentralStorageStrategy",
-    "OneDeviceStrategy": "OneDeviceStrategy",
+    **{name: name for name in (MIRRORED, MULTI, SERVER, TPU, CENTRAL, ONE)},
+    "CollectiveAllReduceStrategy": MULTI,
+    "ParameterServerStrategyV2": SERVER,
+    "TPUStrategyV2": TPU,
 }
 """Names of tf.distribute's strategies, old ones included, by the name used today."""
 _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")

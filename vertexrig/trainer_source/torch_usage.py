@@ -13,17 +13,17 @@ _SAMPLERS = frozenset(
     {"DistributedSampler", "split_dataset_by_node", "DistributedBatchSampler", "StatefulDistributedSampler"}
 )
 _RANKS = frozenset(
-    {
-        *("rank", "global_rank", "local_rank", "node_rank", "world_rank", "get_rank", "process_index"),
-        *("is_main_process", "is_master", "is_chief", "is_rank_zero"),
-    }
+    """
+    rank global_rank local_rank node_rank world_rank get_rank process_index is_main_process is_master is_chief
+    is_rank_zero
+    """.split()
 )
 # Calls that are given a rank and let nobody save: what prints, joins the processes, shares data out, chooses a device.
 _RANKED = frozenset(
-    {
-        *("print", "debug", "info", "warning", "error", "init_process_group", "set_device", "device"),
-        *("DistributedSampler", "split_dataset_by_node", "DistributedDataParallel", "DDP"),
-    }
+    """
+    print debug info warning error init_process_group set_device device DistributedSampler split_dataset_by_node
+    DistributedDataParallel DDP
+    """.split()
 )
 
 
@@ -142,8 +142,7 @@ def _names_rank(node: ast.Assign) -> bool:
 
 
 def _backend(call: SourceCall, code: Code) -> str:
-    given = call.keywords.get("backend") or (call.node.args[0] if call.node.args else None)
-    texts = code.texts(given, call.scope, call.module)
+    texts = code.texts(call.argument(0, "backend"), call.scope, call.module)
     return texts[0].lower() if texts and len(texts) == 1 else ""
 
 

@@ -24,8 +24,18 @@ _ABSL_OWN = {
 """Flags that absl declares itself, with their actions (absl-py 2.4.0)."""
 
 
+class _InFile:
+    file: str
+    line: int | None
+
+    @property
+    def where(self) -> str:
+        """`trainer/task.py:12`; the file alone if the line is not known."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
 @dataclass(frozen=True)
-class SourceProblem:
+class SourceProblem(_InFile):
     """Something that kept part of the trainer from being read.
 
     Args:
@@ -44,7 +54,7 @@ class SourceProblem:
 
 
 @dataclass(frozen=True)
-class Flag:
+class Flag(_InFile):
     """One declared command-line flag or positional argument.
 
     Args:
@@ -102,7 +112,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class SourcePlace:
+class SourcePlace(_InFile):
     """A place in the trainer: file relative to its folder, line counted from 1, and the text there."""
 
     file: str
@@ -111,7 +121,7 @@ class SourcePlace:
 
 
 @dataclass(frozen=True)
-class ReportedMetric:
+class ReportedMetric(_InFile):
     """One report of a metric.
 
     Args:
@@ -130,7 +140,7 @@ class ReportedMetric:
 
 
 @dataclass(frozen=True)
-class Defect:
+class Defect(_InFile):
     """One place that ends a trainer, or makes it do nothing, though its files parse.
 
     Args:
@@ -162,7 +172,7 @@ class Strategy:
 
 
 @dataclass(frozen=True)
-class Import:
+class Import(_InFile):
     """One import statement's module.
 
     Args:
@@ -183,7 +193,7 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Save:
+class Save(_InFile):
     """One place where a model is saved.
 
     Args:
@@ -219,7 +229,7 @@ class PathOrigin:
 
 
 @dataclass(frozen=True)
-class PathUse:
+class PathUse(_InFile):
     """One call that takes a path for one of the machine, or reads one in a bucket by a library that it needs for that.
 
     Args:

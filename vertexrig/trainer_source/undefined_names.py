@@ -17,12 +17,7 @@ from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.trainer_model import Defect
 
 _IPYTHON = frozenset({"get_ipython", "display"})
-_PYTHON_2 = frozenset(
-    {
-        *("unicode", "basestring", "unichr", "buffer", "long", "file"),
-        *("xrange", "raw_input", "reload", "cmp", "reduce", "execfile"),
-    }
-)
+_PYTHON_2 = frozenset("unicode basestring unichr buffer long file xrange raw_input reload cmp reduce execfile".split())
 """Names that only a branch for Python 2 uses."""
 _CATCH = frozenset({"NameError", "Exception", "BaseException"})
 _LIKE = 0.75

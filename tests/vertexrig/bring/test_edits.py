@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tools import examples
 from vertexrig import yamltext
 from vertexrig.bring import edit
 from vertexrig.errors import UsageError
@@ -58,7 +59,7 @@ DATA = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(
     before=st.dictionaries(KEYS, DATA, max_size=4),
     jobs=st.dictionaries(KEYS, DATA, max_size=3),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
-from tests.support.tools import REPOSITORY
+from tests.support.tools import REPOSITORY, examples
 from vertexrig import spec, yamltext
 from vertexrig.bring import convert, edit, pull
 from vertexrig.errors import UsageError
@@ -136,12 +136,9 @@ def again(text: str, name: str, file: Path) -> tuple[dict[str, Any], Any]:
     return spec.parse(rendered.text, kind=rendered.kind, foreign=False).data, rendered.view
 
 
-@pytest.mark.parametrize("into", ["a new file", "this repository's project"])
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_pulled_job_renders_to_itself(name: str, into: str, tmp_path: Path) -> None:
-    """Spec, display name, labels and key are the described job's; in a file that is there, every old line stays."""
+def renders_to_itself(name: str, file: Path) -> None:
+    """A pulled job's spec, display name, labels and key are the described job's, and every old line of the file stays."""
     job = pull.wanted(pull.resource(json.dumps(DOCUMENTS[name]), "job.json"), "job.json")
-    file = (REPOSITORY if into.startswith("this") else tmp_path) / "vertexrig.yaml"
     before = file.read_text() if file.exists() else ""
     made = pull.pulled(job, "pulled", before, file)
     data, view = again(made.text, "pulled", file)
@@ -152,10 +149,22 @@ def test_a_pulled_job_renders_to_itself(name: str, into: str, tmp_path: Path) ->
     assert all(line in lines for line in before.splitlines())
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_pulled_job_renders_to_itself(name: str, tmp_path: Path) -> None:
+    """Each in a project file of its own."""
+    renders_to_itself(name, tmp_path / "vertexrig.yaml")
+
+
+@pytest.mark.parametrize("name", ["UJ11, a study that has ended", "a describe as YAML"])
+def test_a_job_pulled_into_a_project_with_others_renders_to_itself(name: str) -> None:
+    """What this repository's project file sets for its own jobs does not reach it."""
+    renders_to_itself(name, REPOSITORY / "vertexrig.yaml")
+
+
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(25, 400), deadline=None, derandomize=True)
 @given(
     args=st.lists(
         st.one_of(WORDS, WORDS.map("--a={}".format), st.sampled_from(["--b", "--c=1.50", "--d=true", "--e=1e5"])),

@@ -372,34 +372,6 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "fits"),
-    [
-        ("labels.key_pattern", "team", True),
-        ("labels.key_pattern", "9-lives_x", True),
-        ("labels.key_pattern", "équipe", True),
-        ("labels.key_pattern", "-team", False),
-        ("labels.key_pattern", "_team", False),
-        ("labels.key_pattern", "Team", False),
-        ("labels.key_pattern", "te.am", False),
-        ("labels.key_pattern", "", False),
-        ("labels.value_pattern", "", True),
-        ("labels.value_pattern", "-a_1", True),
-        ("labels.value_pattern", "a b", False),
-        ("env.name_pattern", "_A1", True),
-        ("env.name_pattern", "1A", False),
-        ("persistent_resource_id.pattern", "a-1", True),
-        ("persistent_resource_id.pattern", "a-", False),
-        ("persistent_resource_id.pattern", "1a", False),
-        ("network.pattern", "projects/123/global/networks/default", True),
-        ("network.pattern", "projects/my-project/global/networks/default", False),
-    ],
-)
-def test_patterns(key: str, value: str, fits: bool) -> None:
-    """A pattern takes what its rule allows and nothing else."""
-    assert (re.fullmatch(CATALOG.limits.text(key), value) is not None) is fits
-
-
-@pytest.mark.parametrize(
     "table", ["machines", "accelerators", "regions", "images", "prices", "quotas", "limits", "sources"]
 )
 def test_rows_are_plain(table: str) -> None:
@@ -414,8 +386,3 @@ def test_rows_of_an_unknown_table() -> None:
     """An unknown table is a usage error that names the nearest."""
     with pytest.raises(UsageError, match="Did you mean 'machines'"):
         CATALOG.rows("machine")
-
-
-def test_load_is_cached() -> None:
-    """The shipped catalog is read once."""
-    assert load() is load()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.tools import examples
 from vertexrig.catalog import KEYS, Catalog, by_name, load
 from vertexrig.catalog.overlay import catalog_with, lay_over
 from vertexrig.catalog.rows import TABLES
@@ -208,7 +209,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(75, 1500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=VALUES)
 def test_overlay_of_any_shape(tmp_path: Path, value: object) -> None:
     """Whatever an overlay holds, it is either a configuration error or a catalog whose tables all come out."""

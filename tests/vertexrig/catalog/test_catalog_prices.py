@@ -59,11 +59,9 @@ def test_quotas_apply_to_known_things() -> None:
 
 def test_prices() -> None:
     """Listed prices are as listed; derived ones are the Compute Engine price times 1.15 and say so."""
-    price = CATALOG.price("n1-standard-4")
-    assert price is not None
+    price = CATALOG.prices["n1-standard-4"]
     assert (price.usd_per_hour, price.basis, price.date) == (0.21849885, "listed", "2026-10-07")
-    derived = CATALOG.price("n1-standard-8")
-    assert derived is not None
+    derived = CATALOG.prices["n1-standard-8"]
     assert derived.basis == "derived"
     assert derived.usd_per_hour == pytest.approx(0.38 * 1.15)
     for row in CATALOG.prices.values():
@@ -72,7 +70,7 @@ def test_prices() -> None:
         assert row.kind != "machine" or row.item in CATALOG.machines
         assert row.kind != "accelerator" or row.item in CATALOG.accelerators
         assert row.kind != "disk_gb" or row.item in CATALOG.limits.names("boot_disk.types")
-    assert CATALOG.price("NVIDIA_B200") is None
+    assert "NVIDIA_B200" not in CATALOG.prices
 
 
 def test_derived_rule_meets_the_listed_price() -> None:

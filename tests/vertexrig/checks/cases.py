@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from tests.support.packages import trainer_of
+from tests.support.packages import trainer_with
 from tests.vertexrig.checks.job_bases import LATER, TODAY, changed, edited
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import Context, Rule, check, rules
+from vertexrig.checks import Context, Rule, all_rules, check, rules
 from vertexrig.finding import Finding, Severity
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
 RULE = {rule.id: rule for rule in rules()}
+EDITS = {rule.id: rule.edits for rule in all_rules()}
 
 
 @dataclass(frozen=True)
@@ -59,33 +60,35 @@ def names(cases: Iterable[Case]) -> list[str]:
     return [f"{case.rule}-{number}" for number, case in enumerate(cases)]
 
 
-def findings_of(
-    case: Case, edits: Mapping[str, Any], source: str, region: str, today: date, folder: Path
-) -> list[Finding]:
-    """What a check of the base with these edits finds."""
-    document = spec.parse(edited(case.base, edits), file="job.yaml")
-    trainer = trainer_of(folder, source) if source else None
-    return check(document, Context(load(), region=region, today=today, trainer=trainer))
+@cache
+def findings_of(text: str, source: str, region: str, today: date) -> list[Finding]:
+    """What a check of a job's YAML finds, with a trainer of this source if there is one."""
+    context = Context(load(), region=region, today=today, trainer=trainer_with(source) if source else None)
+    return check(spec.parse(text, file="job.yaml"), context)
 
 
-def must_find(case: Case, folder: Path, *, alone: bool = False) -> None:
+def must_find(case: Case, *, alone: bool = False) -> None:
     """The bad edits give the rule's finding with its place and source; `alone`: with its severity, and no other."""
-    found = findings_of(case, case.bad, case.trainer, case.region, case.today, folder)
+    found = findings_of(edited(case.base, case.bad), case.trainer, case.region, case.today)
     mine = [finding for finding in found if finding.id == case.rule]
     assert mine, [finding.id for finding in found]
     if case.at:
         assert [finding.path for finding in mine] == [case.at]
     for finding in mine:
         assert finding.file == "job.yaml" and finding.line is not None and finding.source and finding.message
+    for finding in found:  # the rule's row says what edits there are
+        assert not finding.edits or EDITS[finding.id], finding
+        assert finding.fixable != "safe" or EDITS[finding.id] == "safe", finding
     if alone:
         assert {finding.severity.value for finding in mine} == {case.severity or RULE[case.rule].severity.value}
         loud = {finding.id for finding in found if finding.severity is not Severity.INFO}
         assert loud - {case.rule} == set(case.also)
 
 
-def must_accept(case: Case, folder: Path, *, alone: bool = False) -> None:
+def must_accept(case: Case, *, alone: bool = False) -> None:
     """The good edits give nothing of the rule; `alone`: no error of any other."""
-    found = findings_of(case, case.good, case.better or case.trainer, case.ok_region, case.ok_today, folder)
+    source = case.better or case.trainer
+    found = findings_of(edited(case.base, case.good), source, case.ok_region, case.ok_today)
     assert case.rule not in {finding.id for finding in found}
     if alone:
         assert [finding for finding in found if finding.severity is Severity.ERROR] == []

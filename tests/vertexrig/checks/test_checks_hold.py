@@ -1,8 +1,8 @@
-"""No document of any shape makes a rule fail: random mappings, and mutations of valid specs."""
+"""No document of any shape makes a rule fail: mutations of the cases of the rules, and any YAML."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -12,133 +12,46 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.vertexrig.checks.job_bases import BASES, VALID
+from tests.support.packages import trainer_with
+from tests.support.tools import examples
+from tests.vertexrig.checks.job_bases import BASES, changed
+from tests.vertexrig.checks.test_rules import ALL
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check, rules, rules_for
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.quota import quota_needs
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 CATALOG = load()
+CASES = [case for case, _ in ALL]
+OF_TRAINERS = [case for case in CASES if case.trainer]
 REGIONS = ["", "us-central1", "europe-west6", "me-west1", "nowhere", "us-"]
 
+NUMBERS = st.sampled_from([-(2**63), -(2**31), -1, 0, 1, 2, 3, 8, 16, 32, 40, 256, 2**31 - 1, 0.5, 1e300])
+ODD_TEXTS = [
+    "gs://", "gs://b", "gs://{B}/x", "a@b", "projects/1/global/networks/n", "a/b/c/d/e/f", '"x"', "$(A)", "AIP_X", "TF_CONFIG",
+    "a:b@c", "1.2.3", "é", "::", "us-docker.pkg.dev/vertex-ai/training/", "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310",
+    ".", "/", "--a b", " ", "learning_rate", "UNIT_LOG_SCALE", "GRID_SEARCH",
+]  # fmt: skip
+TEXTS = st.text(max_size=12) | st.sampled_from(ODD_TEXTS)
+WORDS = '--epochs --epochs= --epochs=1 - -- --=1 = --cache 1 -1 -m trainer.task --x="a"'.split()
+LINES = st.lists(st.text(max_size=6) | st.sampled_from([*WORDS, *ODD_TEXTS]), max_size=5)
 ODD_MACHINES = ["cloud-tpu", "ct6e-standard-4t", "n2d-standard-4", "m2-x", "n1-standard-9", "", "-"]
 MACHINES = [*list(CATALOG.machines)[::6], *ODD_MACHINES]
-ACCELERATORS = [name for name, row in CATALOG.accelerators.items() if row.api_enum]
-NUMBERS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 8, 16, 32, 40, 256, 2**31 - 1])
-ODD_TEXTS = [
-    "gs://",
-    "gs://b",
-    "gs://{B}/x",
-    "a@b",
-    "projects/1/global/networks/n",
-    "a/b/c/d/e/f",
-    '"x"',
-    "$(A)",
-    "AIP_X",
-    "TF_CONFIG",
-    "a:b@c",
-    "1.2.3",
-    "é",
-    "::",
-    "us-docker.pkg.dev/vertex-ai/training/",
-    "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310",
-    ".",
-    "/",
-]
-TEXTS = st.one_of(st.text(max_size=12), st.sampled_from([*ODD_TEXTS, "--a b", " "]))
-POOL = st.fixed_dictionaries(
-    {},
-    optional={
-        "machineSpec": st.fixed_dictionaries(
-            {},
-            optional={
-                "machineType": st.sampled_from(MACHINES),
-                "acceleratorType": st.sampled_from(ACCELERATORS),
-                "acceleratorCount": NUMBERS,
-                "tpuTopology": st.sampled_from(["2x2", "2x4", "4x4", "x", ""]),
-                "gpuPartitionSize": TEXTS,
-                "reservationAffinity": st.fixed_dictionaries(
-                    {},
-                    optional={
-                        "reservationAffinityType": st.sampled_from(["ANY_RESERVATION", "SPECIFIC_RESERVATION"]),
-                        "key": TEXTS,
-                        "values": st.lists(TEXTS, max_size=2),
-                    },
-                ),
-            },
-        ),
-        "replicaCount": NUMBERS,
-        "containerSpec": st.fixed_dictionaries(
-            {},
-            optional={
-                "imageUri": TEXTS | st.sampled_from([image.uri() for image in CATALOG.images[::9]]),
-                "command": st.lists(TEXTS, max_size=2),
-                "args": st.lists(TEXTS, max_size=3),
-                "env": st.lists(st.dictionaries(st.sampled_from(["name", "value"]), TEXTS, max_size=2), max_size=3),
-            },
-        ),
-        "pythonPackageSpec": st.fixed_dictionaries(
-            {},
-            optional={
-                "executorImageUri": TEXTS | st.sampled_from([image.uri() for image in CATALOG.images[::9]]),
-                "packageUris": st.lists(TEXTS, max_size=2),
-                "pythonModule": TEXTS,
-                "args": st.lists(TEXTS, max_size=3),
-            },
-        ),
-        "diskSpec": st.fixed_dictionaries({}, optional={"bootDiskType": TEXTS, "bootDiskSizeGb": NUMBERS}),
-        "nfsMounts": st.lists(
-            st.dictionaries(st.sampled_from(["server", "path", "mountPoint"]), TEXTS, max_size=3), max_size=2
-        ),
-        "lustreMounts": st.lists(st.dictionaries(st.sampled_from(["instanceIp", "mountPoint"]), TEXTS), max_size=2),
-    },
-)
-NAMES = [
-    "serviceAccount",
-    "network",
-    "tensorboard",
-    "experiment",
-    "persistentResourceId",
-    "protectedArtifactLocationId",
-]
-JOB = st.fixed_dictionaries(
-    {},
-    optional={
-        "workerPoolSpecs": st.lists(POOL, max_size=5),
-        "scheduling": st.fixed_dictionaries(
-            {},
-            optional={
-                "timeout": st.sampled_from(["-1s", "0s", "1s", "999999999s"]),
-                "maxWaitDuration": st.sampled_from(["-1s", "0s", "1s"]),
-                "strategy": st.sampled_from(["SPOT", "FLEX_START", "LOW_COST", "STANDARD", "STRATEGY_UNSPECIFIED"]),
-                "disableRetries": st.booleans(),
-                "restartJobOnWorkerRestart": st.booleans(),
-            },
-        ),
-        **dict.fromkeys(NAMES, TEXTS),
-        "reservedIpRanges": st.lists(TEXTS, max_size=2),
-        "baseOutputDirectory": st.dictionaries(st.just("outputUriPrefix"), TEXTS, max_size=1),
-        "pscInterfaceConfig": st.fixed_dictionaries(
-            {},
-            optional={
-                "networkAttachment": TEXTS,
-                "dnsPeeringConfigs": st.lists(st.dictionaries(st.just("domain"), TEXTS), max_size=2),
-            },
-        ),
-    },
-)  # fmt: skip
-SWEEP = st.fixed_dictionaries(
-    {"studySpec": st.just(BASES["sweep"]["studySpec"])},
-    optional={
-        "trialJobSpec": JOB,
-        "maxTrialCount": NUMBERS,
-        "parallelTrialCount": NUMBERS,
-        "displayName": TEXTS,
-        "labels": st.dictionaries(TEXTS, TEXTS, max_size=3),
-        "encryptionSpec": st.dictionaries(st.just("kmsKeyName"), TEXTS, max_size=1),
-    },
-)
+# What a value of that key may well be.
+LIKELY = {
+    "machineType": st.sampled_from(MACHINES),
+    "acceleratorType": st.sampled_from([name for name, row in CATALOG.accelerators.items() if row.api_enum]),
+    "tpuTopology": st.sampled_from(["2x2", "2x4", "4x4", "x", ""]),
+    "imageUri": st.sampled_from([image.uri() for image in CATALOG.images[::9]]),
+    "executorImageUri": st.sampled_from([image.uri() for image in CATALOG.images[::9]]),
+    "strategy": st.sampled_from(["SPOT", "FLEX_START", "LOW_COST", "STANDARD", "STRATEGY_UNSPECIFIED"]),
+    "timeout": st.sampled_from(["-1s", "0s", "1s", "999999999s"]),
+    "maxWaitDuration": st.sampled_from(["-1s", "0s", "1s"]),
+    "command": LINES,
+    "args": LINES,
+}
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -150,8 +63,8 @@ def _errors(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.severity is Severity.ERROR]
 
 
-def _hold(document: spec.Document, region: str) -> None:
-    context = Context(CATALOG, region=region, today=date(2026, 11, 20))
+def _hold(document: spec.Document, region: str, trainer: TrainerSource | None = None) -> None:
+    context = Context(CATALOG, region=region, today=date(2026, 11, 20), trainer=trainer)
     found = check(document, context)
     for finding in found:
         assert finding.message and finding.source and finding.id
@@ -164,42 +77,41 @@ def _hold(document: spec.Document, region: str) -> None:
         assert need.amount >= 1 and need.unit and need.path
 
 
-@pytest.mark.whole
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(JOB | SWEEP, st.sampled_from(REGIONS))
-def test_no_near_valid_job_makes_a_rule_fail(data: dict[str, Any], region: str) -> None:
-    """Jobs of the right shape with odd values everywhere give findings, never an exception."""
-    _hold(spec.from_data(data), region)
-
-
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value))
-    return [path, *(found for key, inner in items for found in _paths(inner, (*path, key)))]
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every value in plain data: what it is in, and its key or index there."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield value, key
+        yield from _places(inner)
 
 
 @pytest.mark.whole
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(sorted(VALID)), st.data())
-def test_no_mutation_of_a_valid_job_makes_a_rule_fail(base: str, data: st.DataObject) -> None:
-    """A valid job with any of its values replaced by anything gives findings, never an exception."""
-    job = copy.deepcopy(BASES[base])
-    for _ in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from(_paths(job)[1:] or [()]))
-        if not path:
+@settings(max_examples=examples(400, 4000), suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(OF_TRAINERS) | st.sampled_from(CASES), st.data())
+def test_no_mutation_of_a_case_makes_a_rule_fail(case: Any, data: st.DataObject) -> None:
+    """Jobs with the edits of up to three cases, and any values left out or replaced, give findings, never an exception."""
+    alike = [other for other in CASES if other.base == case.base]
+    job = changed(BASES[case.base], case.bad)
+    for other in data.draw(st.lists(st.sampled_from(alike), max_size=2)):
+        try:
+            job = changed(job, other.bad)
+        except (KeyError, IndexError, TypeError):  # what it edits is not there
+            continue
+    programs = [around for around, key in _places(job) if key in {"imageUri", "pythonModule"}]
+    for program in programs[:1] if case.trainer else ():
+        program["args"] = [*program.get("args", ()), *data.draw(LINES)]
+    for _ in range(data.draw(st.integers(0, 4))):
+        around, key = data.draw(st.sampled_from([*_places(job)]))
+        if data.draw(st.booleans()):
+            around[key] = data.draw(LIKELY.get(str(key), NUMBERS) | PLAIN | TEXTS | NUMBERS)
+        else:
+            del around[key]
+        if not job:
             break
-        place: Any = job
-        for step in path[:-1]:
-            place = place[step]
-        place[path[-1]] = data.draw(PLAIN | TEXTS | NUMBERS)
-    region = data.draw(st.sampled_from(REGIONS))
-    _hold(spec.parse(yaml.safe_dump(job, sort_keys=False)), region)
+    trainer = trainer_with(case.trainer) if case.trainer else None
+    _hold(spec.parse(yaml.safe_dump(job, sort_keys=False)), data.draw(st.sampled_from(REGIONS)), trainer)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100, 2000))
 @given(PLAIN)
 def test_no_yaml_of_any_shape_makes_a_rule_fail(data: Any) -> None:
     """Any YAML, taken for either resource, gives findings, never an exception."""

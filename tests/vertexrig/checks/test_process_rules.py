@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.packages import trainer_of
+from tests.support.packages import trainer_of, trainer_with
 from tests.vertexrig.checks.cases import context, document
 from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
 from tests.vertexrig.checks.process_cases import CSV
 from vertexrig.checks.trainer_files import gs_path_read
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 
-def messages(folder: Path, source: str) -> list[str]:
-    around = context(trainer_of(folder, source))
-    return [problem.message for problem in gs_path_read(document(JOB), around)]
+def messages(trainer: TrainerSource) -> list[str]:
+    return [problem.message for problem in gs_path_read(document(JOB), context(trainer))]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def messages(folder: Path, source: str) -> list[str]:
         "torch.load(os.path.join(os.environ['AIP_CHECKPOINT_DIR'], 'x.pt'))",
     ],
 )  # fmt: skip
-def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
+def test_what_reads_files_of_the_machine(call: str) -> None:
     """Each of these raises FileNotFoundError, or finds nothing, whatever a bucket holds."""
     source = (
         "import glob, os, joblib, h5py, torch\nimport numpy as np\nfrom pathlib import Path\nfrom PIL import Image\n"
@@ -35,7 +35,7 @@ def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
     )
     if not call.startswith("fetch("):
         source = source.replace("def fetch(path):\n    return np.load(path)\n", "")
-    assert len(messages(tmp_path, source)) == 1
+    assert len(messages(trainer_with(source))) == 1
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
         "import numpy as np\nnp.load('gs://b/x'.replace('gs://', '/gcs/'))\n", "import fsspec\nfsspec.open('gs://b/x')\n",
     ],
 )  # fmt: skip
-def test_what_can_read_a_bucket_is_left_alone(tmp_path: Path, source: str) -> None:
+def test_what_can_read_a_bucket_is_left_alone(source: str) -> None:
     """TensorFlow, pyarrow, fsspec, a function of the trainer's own, and a path that is changed first."""
-    assert messages(tmp_path, source) == []
+    assert messages(trainer_with(source)) == []
 
 
 def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
     """Pandas imports gcsfs by itself, so the trainer need not."""
     (tmp_path / "requirements.txt").write_text("pandas\ngcsfs>=2024\n")
-    assert messages(tmp_path, CSV) == []
+    assert messages(trainer_of(tmp_path, CSV)) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.vertexrig.checks import defect_cases, pytorch_cases, strategy_cases, study_cases, trainer_cases
@@ -35,15 +33,12 @@ IDS = names(case for case, _ in ALL)
 
 
 @pytest.mark.parametrize(("case", "alone"), ALL, ids=IDS)
-def test_a_broken_rule_is_found(case: Case, alone: bool, tmp_path: Path) -> None:
-    """The failing edits give the rule's finding with its place in the file and a source; of a job's rules, no other."""
-    must_find(case, tmp_path, alone=alone)
-
-
-@pytest.mark.parametrize(("case", "alone"), ALL, ids=IDS)
-def test_a_kept_rule_is_silent(case: Case, alone: bool, tmp_path: Path) -> None:
-    """The passing edits, or the base itself, give nothing of the rule; of a job's rules, no error."""
-    must_accept(case, tmp_path, alone=alone)
+def test_a_rule_finds_what_breaks_it_and_nothing_else(case: Case, alone: bool) -> None:
+    """The failing edits give its finding with its place in the file and a source, and of a job's rules no other. The passing edits,
+    or the base itself, give nothing of the rule, and of a job's rules no error.
+    """
+    must_find(case, alone=alone)
+    must_accept(case, alone=alone)
 
 
 def test_every_rule_has_a_case() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.packages import trainer_of
+from tests.support.packages import trainer_with
 from tests.vertexrig.checks.cases import context, document, found
 from tests.vertexrig.checks.job_bases import TRAINER_IMAGE as IMAGE
 from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
@@ -33,26 +32,22 @@ from tests.vertexrig.checks.strategy_cases import (
 from vertexrig import spec
 from vertexrig.checks import strategy as rules
 
-
-@pytest.mark.parametrize("changes", [{}, TWO_GPUS, ONE_GPU, TPU, NEW_TPU, MULTI, SERVERS, REDUCTION], ids=str)
-def test_a_trainer_with_every_strategy_fits_every_cluster(changes: dict[str, Any], tmp_path: Path) -> None:
-    """A trainer that chooses while running and has what the cluster needs gives nothing."""
-    assert found(rules.RULES, document(JOB, changes), context(trainer_of(tmp_path, EVERY))) == {}
+CLUSTERS: list[dict[str, Any]] = [{}, TWO_GPUS, ONE_GPU, TPU, NEW_TPU, MULTI, SERVERS, REDUCTION]
 
 
-@pytest.mark.parametrize("changes", [{}, TWO_GPUS, TPU, MULTI, SERVERS], ids=str)
 @pytest.mark.parametrize(
-    "source", ["import torch\n", "import sklearn\n", "import jax\nimport tensorflow as tf\n", "def broken(:\n"]
+    "source", [EVERY, "import torch\n", "import sklearn\n", "import jax\nimport tensorflow as tf\n", "def broken(:\n"]
 )
-def test_other_frameworks_are_left_alone(source: str, changes: dict[str, Any], tmp_path: Path) -> None:
-    """What is no plain TensorFlow program, or cannot be read, is not judged."""
-    assert found(rules.RULES, document(JOB, changes), context(trainer_of(tmp_path, source))) == {}
+def test_a_trainer_that_fits_or_cannot_be_judged_gives_nothing(source: str) -> None:
+    """One that chooses while running and has what each cluster needs; one that is no plain TensorFlow program, or cannot be read."""
+    for changes in CLUSTERS:
+        assert found(rules.RULES, document(JOB, changes), context(trainer_with(source))) == {}
 
 
-def test_an_unknown_image_makes_keras_3_a_warning(tmp_path: Path) -> None:
+def test_an_unknown_image_makes_keras_3_a_warning() -> None:
     """A custom image may hold an older TensorFlow: no error is claimed."""
     changes = {**MULTI, f"{PYTHON}.executorImageUri": "europe-docker.pkg.dev/p/r/own:1"}
-    around = context(trainer_of(tmp_path, KERAS_3))
+    around = context(trainer_with(KERAS_3))
     ((severity, _, message),) = found(rules.RULES, document(JOB, changes), around)["keras-3-workers"]
     assert severity == "warning" and "trainer/task.py:3" in message
 
@@ -65,23 +60,23 @@ def test_without_the_source_a_strategy_argument_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("pools", [[], [{}], [{}, {}, {}, {}, {}], [{}, POOL], [{"replicaCount": 3}], [POOL] * 6])
-def test_odd_clusters_make_no_rule_fail(pools: list[Any], tmp_path: Path) -> None:
+def test_odd_clusters_make_no_rule_fail(pools: list[Any]) -> None:
     """Empty, skipped and too many pools end without an exception."""
     for source in (PLAIN, SERVER, FLAG, KERAS_3):
-        found(rules.RULES, spec.from_data({POOLS: pools}), context(trainer_of(tmp_path, source)))
+        found(rules.RULES, spec.from_data({POOLS: pools}), context(trainer_with(source)))
 
 
-def test_keras_3_begins_with_tensorflow_2_16(tmp_path: Path) -> None:
+def test_keras_3_begins_with_tensorflow_2_16() -> None:
     """The first image with Keras 3 is an error, and the message names its TensorFlow and what the trainer has."""
     image = IMAGE.replace("2-17", "2-16")
     changes = {**MULTI, f"{PYTHON}.executorImageUri": image, f"{POOLS}[1].pythonPackageSpec.executorImageUri": image}
-    around = context(trainer_of(tmp_path, KERAS_3))
+    around = context(trainer_with(KERAS_3))
     ((severity, _, message),) = found(rules.RULES, document(JOB, changes), around)["keras-3-workers"]
     assert severity == "error" and "TensorFlow 2.16" in message
 
 
-def test_messages_name_the_strategies_there_are(tmp_path: Path) -> None:
+def test_messages_name_the_strategies_there_are() -> None:
     """A finding says what the trainer has instead."""
-    for number, (source, words) in enumerate([(MIRRORED, "MirroredStrategy"), (PLAIN, "no tf.distribute strategy")]):
-        around = context(trainer_of(tmp_path / str(number), source))
+    for source, words in ((MIRRORED, "MirroredStrategy"), (PLAIN, "no tf.distribute strategy")):
+        around = context(trainer_with(source))
         assert words in found(rules.RULES, document(JOB, MULTI), around)["strategy-replicas"][0][2]

@@ -63,7 +63,7 @@ def test_requirements_that_a_prebuilt_image_brings_are_in_our_own(tmp_path: Path
 @pytest.mark.whole
 def test_the_layers_really_install_and_the_program_starts(tmp_path: Path) -> None:
     """The RUN lines of the rendered Dockerfile, typed in a clean environment of this Python, install the locked
-    requirements with their hashes and the trainer; the ENTRYPOINT then starts it. A lock with a wrong hash does not install.
+    requirements with their hashes and the trainer; the ENTRYPOINT then starts it.
     """
     need("uv")
     task = "import six, sys\nprint('six', six.__version__, sys.prefix, *sys.argv[1:])\n"
@@ -84,10 +84,6 @@ def test_the_layers_really_install_and_the_program_starts(tmp_path: Path) -> Non
         )
 
     lock = (context / "requirements.txt").read_text()
-    (context / "requirements.txt").write_text(re.sub(r"sha256:[0-9a-f]{4}", "sha256:0000", lock))
-    refused = layer("pip install --no-cache-dir --no-deps --require-hashes")
-    assert refused.returncode != 0 and "DO NOT MATCH THE HASHES" in refused.stderr
-    (context / "requirements.txt").write_text(lock)
     for start in (
         "pip install --no-cache-dir --no-deps --require-hashes",
         "pip install --no-cache-dir --no-deps --no-index",

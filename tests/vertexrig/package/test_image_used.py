@@ -41,6 +41,14 @@ def stub(folder: Path, name: str, code: int = 0) -> None:
     program.chmod(0o755)
 
 
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> config.Loaded:
+    """A project with a lock file and a built package, which no test changes."""
+    loaded = project(tmp_path_factory.mktemp("project"))
+    lock_nothing(loaded, "cpu")
+    return loaded
+
+
 @pytest.mark.parametrize(
     ("mode", "there", "expected"),
     [
@@ -52,23 +60,24 @@ def stub(folder: Path, name: str, code: int = 0) -> None:
         ("--push", ("docker",), ["docker build --platform=linux/amd64 --tag={uri} {folder}", "docker push {uri}"]),
     ],
 )  # fmt: skip
-def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expected: list[str]) -> None:
+def test_what_is_called(
+    tmp_path: Path, locked: config.Loaded, mode: str, there: tuple[str, ...], expected: list[str]
+) -> None:
     """The program that is there gets the words that the plan printed; the image's URI is the result."""
-    loaded = project(tmp_path)
-    lock_nothing(loaded, "cpu")
-    planned = vertexrig("image", "cpu", cwd=tmp_path)
+    folder = locked.file.parent
+    planned = vertexrig("image", "cpu", cwd=folder)
     for name in there:
         stub(tmp_path / "bin", name)
     path = {"PATH": str(tmp_path / "bin"), "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
-    done = vertexrig("image", "cpu", mode, cwd=tmp_path, env=path)
+    done = vertexrig("image", "cpu", mode, cwd=folder, env=path)
     assert done.returncode == 0, done.stderr
-    uri = image.identify_image(loaded, "cpu").uri
+    uri = image.identify_image(locked, "cpu").uri
     assert done.stdout == planned.stdout == f"{uri}\n"
     place = "--project=my-project --region=us-central1"
     words = {"uri": uri, "folder": "build/images/trainer-cpu", "place": place}
     repository = "vertexrig --project=my-project --location=us-central1"
     calls = (tmp_path / "bin/calls").read_text().splitlines()
-    assert [call.replace(f"{tmp_path}/", "") for call in calls] == [
+    assert [call.replace(f"{folder}/", "") for call in calls] == [
         line.format(**words, repository=repository) for line in expected
     ]
     assert all(call in planned.stderr for call in calls)
@@ -77,12 +86,11 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
     )
 
 
-def test_the_plan_has_the_values_of_variables(tmp_path: Path) -> None:
+def test_the_plan_has_the_values_of_variables(locked: config.Loaded) -> None:
     """The commands of the plan can be pasted: they have a variable's value, not its name."""
-    lock_nothing(project(tmp_path), "cpu")
-    file = tmp_path / "vertexrig.yaml"
-    file.write_text(file.read_text().replace("my-project", "${PROJECT:-my-project}"))
-    done = vertexrig("image", "cpu", cwd=tmp_path, env={"PROJECT": "other-project-77"})
+    file = locked.file.with_name("variables.yaml")
+    file.write_text(locked.file.read_text().replace("my-project", "${PROJECT:-my-project}"))
+    done = vertexrig("image", "cpu", f"--file={file.name}", cwd=file.parent, env={"PROJECT": "other-project-77"})
     assert done.returncode == 0, done.stderr
     assert (
         "--project=other-project-77" in done.stderr
@@ -91,33 +99,32 @@ def test_the_plan_has_the_values_of_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "there"), [("--push", ("gcloud", "docker")), ("--build", ("gcloud",))])
-def test_nothing_is_called_for_the_local_vertex(tmp_path: Path, mode: str, there: tuple[str, ...]) -> None:
+def test_nothing_is_called_for_the_local_vertex(
+    tmp_path: Path, locked: config.Loaded, mode: str, there: tuple[str, ...]
+) -> None:
     """In a shell of the local Vertex nothing goes to a registry or to Cloud Build, also where only gcloud could build, and
     triggered runs there have the image from then on.
     """
-    loaded = project(tmp_path)
-    lock_nothing(loaded, "cpu")
     for name in there:
         stub(tmp_path / "bin", name, 7)
     with clouds.cloud(tmp_path) as here:
-        triggered = Workspace(loaded, uploaded=uploaded.UploadedArtifacts(loaded, Storage(clouds.BUCKET, url=here.url)))
+        triggered = Workspace(locked, uploaded=uploaded.UploadedArtifacts(locked, Storage(clouds.BUCKET, url=here.url)))
         environment = {**clouds.variables(here), "PATH": str(tmp_path / "bin")}
-        done = vertexrig("image", "cpu", mode, cwd=tmp_path, env=environment)
+        done = vertexrig("image", "cpu", mode, cwd=locked.file.parent, env=environment)
         assert done.returncode == 0 and "nothing is built or pushed" in done.stderr, done.stderr
         assert triggered.prepare("cpu")
     assert not (tmp_path / "bin/calls").exists()
 
 
-def test_a_missing_program_and_one_that_fails(tmp_path: Path) -> None:
+def test_a_missing_program_and_one_that_fails(tmp_path: Path, locked: config.Loaded) -> None:
     """Neither docker nor gcloud: both are named, exit code 2. One that fails: its command is named, exit code 1."""
-    lock_nothing(project(tmp_path), "cpu")
-    (tmp_path / "bin").mkdir()
-    done = vertexrig("image", "cpu", "--build", cwd=tmp_path, env={"PATH": str(tmp_path / "bin")})
+    folder, path = locked.file.parent, {"PATH": str(tmp_path / "bin")}
+    done = vertexrig("image", "cpu", "--build", cwd=folder, env=path)
     assert done.returncode == 2 and "neither docker nor gcloud is on the PATH" in done.stderr
     stub(tmp_path / "bin", "docker", 7)
-    done = vertexrig("image", "cpu", "--build", cwd=tmp_path, env={"PATH": str(tmp_path / "bin")})
+    done = vertexrig("image", "cpu", "--build", cwd=folder, env=path)
     assert done.returncode == 1 and "this command failed: docker build" in done.stderr
-    done = vertexrig("image", "prebuilt", cwd=tmp_path)
+    done = vertexrig("image", "prebuilt", cwd=folder)
     assert done.returncode == 2 and "write `image: build`" in done.stderr
 
 
@@ -208,31 +215,28 @@ def test_the_function_s_commands_make_the_repository(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("name", "said"), [("cpu", "trained 2"), ("other", "other")])
-def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said: str) -> None:
+def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path) -> None:
     """The trainer's package is installed and started from its sources, with its args; what differs from the image is named."""
     lines: list[str] = []
-    loaded = project(tmp_path, python="3.9" if name == "cpu" else PYTHON)
-    done = rehearse(prepare(Workspace(loaded), name), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
+    loaded = project(tmp_path, python="3.9")
+    done = rehearse(prepare(Workspace(loaded), "cpu"), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
     assert done.succeeded, done.error
-    assert said in lines
+    assert "trained 2" in lines
     here = f"{PYTHON}.{sys.version_info[2]}"
     tag = image.identify_image(loaded, "cpu").name
-    assert done.differences == (
-        (f"the stand-in for image {tag} has Python {here} instead of 3.9",) if name == "cpu" else ()
-    )
+    assert done.differences == (f"the stand-in for image {tag} has Python {here} instead of 3.9",)
 
 
 @pytest.mark.whole
 def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job submitted over the API ends well there, without an image."""
+    """A job of another module, submitted over the API, ends well there without an image."""
     loaded = project(tmp_path)
     run = replace(run_options(loaded), grace=0.5)
     assert isinstance(run, RunOptions)
     settings = json.loads(json.dumps(asdict(Settings(tmp_path, run=run)), default=str))
     assert settings_of(settings).run == run  # as `local up --detach` hands them on
     with clouds.cloud(tmp_path, run=run) as here:
-        done = vertexrig("submit", "cpu", cwd=tmp_path, env=clouds.variables(here))
+        done = vertexrig("submit", "other", cwd=tmp_path, env=clouds.variables(here))
         assert done.returncode == 0, done.stderr
         done = vertexrig("watch", done.stdout.strip(), "--poll=0.1", cwd=tmp_path, env=clouds.variables(here))
         assert done.returncode == 0 and "SUCCEEDED" in done.stdout + done.stderr

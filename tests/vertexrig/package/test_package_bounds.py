@@ -21,7 +21,9 @@ trainer: {{path: code, module: trainer.task, image: tf-2.17{more}}}
 jobs:
   cpu: {{topology: cpu, machine_type: n1-standard-4, timeout: 600s}}
 """
-VERBS = (("check",), ("render", "cpu"), ("package",), ("rehearse", "cpu"), ("submit", "cpu", "--dry-run"))
+VERBS = (("check",), ("package",), ("render", "cpu"), ("rehearse", "cpu"), ("submit", "cpu", "--dry-run"))
+READ_AND_BUILD = VERBS[:2]
+"""What reads a trainer's source, and what makes its package; each other verb does one of these two."""
 MEMORY_MIB = 400
 
 
@@ -31,7 +33,7 @@ def sparse(name: str, folder: Path) -> None:
 
 
 def many(folder: Path) -> None:
-    for number in range(30_000):
+    for number in range(21_000):
         (folder / f"trainer/{number}.txt").touch()
 
 
@@ -59,7 +61,7 @@ FOLDERS = {
     "a sparse setup.cfg": (lambda folder: sparse("setup.cfg", folder), "setup.cfg' of the trainer is larger than 5 MiB"),
     "a sparse pyproject.toml": (lambda folder: sparse("pyproject.toml", folder), "pyproject.toml' of the trainer is larger"),
     "a sparse requirements.txt": (lambda folder: sparse("requirements.txt", folder), "requirements.txt' of the trainer is"),
-    "30,000 files": (many, "more than 20,000 files"),
+    "21,000 files": (many, "more than 20,000 files"),
     "odd names": (odd, ""),
     "1,500 folders in each other": (deep, "more than 100 folders"),
 }  # fmt: skip
@@ -72,7 +74,8 @@ def test_a_folder_of_others_ends_no_verb(name: str, tmp_path: Path) -> None:
     play(small(tmp_path / "code", setup=SETUP.format(more="")))
     (tmp_path / "vertexrig.yaml").write_text(PROJECT.format(more=""))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ended = {verb: typed(*verb, cwd=tmp_path) for verb in VERBS if said or verb[0] != "rehearse"}
+    verbs = VERBS if name == "a sparse file" else READ_AND_BUILD
+    ended = {verb: typed(*verb, cwd=tmp_path) for verb in verbs}
     subprocess.run(["rm", "-rf", tmp_path / "code"], check=True)  # pytest goes down by calls
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_MIB * 1024
     for verb, done in ended.items():

@@ -236,7 +236,7 @@ def test_an_import_that_an_unnamed_url_may_bring_is_only_warned_of(tmp_path: Pat
     assert made.declared == ("clip",) and "app/task.py:2: imports other" in made.warnings[0]
 
 
-@pytest.mark.parametrize("layout", ["project", "setuptools with dynamic fields", "backend"])
+@pytest.mark.parametrize("layout", ["setuptools with dynamic fields", "backend"])
 def test_a_project_table_stops_no_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     """check, render and explain work on a trainer that pyproject.toml describes."""
     lay_out(tmp_path / "code", {**LAYOUTS, "backend": BACKEND}[layout])

@@ -97,13 +97,11 @@ def test_a_script_runs_only_once_the_user_has_said_so(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     "description",
     [
-        {"setup.py": PLAIN},
         {"setup.py": HEAD + "setup(name='t', packages=find_packages(), py_modules=['tarfile', 'json'])"},
         {"setup.py": "from setuptools import setup\nsetup()\n", "setup.cfg": "[options]\npackages = find:\n"},
-        {"pyproject.toml": "[project]\nname = 't'\nversion = '1'\n[tool.setuptools]\npackages = ['trainer']\n"},
         {},
     ],
-    ids=["setup.py", "py_modules", "setup.cfg", "pyproject.toml", "modules"],
+    ids=["setup.py", "setup.cfg", "modules"],
 )
 def test_no_module_of_the_folder_takes_the_place_of_python_s(tmp_path: Path, description: dict[str, str]) -> None:
     """A package that is built without being asked about runs no module of the folder, whatever modules are there."""

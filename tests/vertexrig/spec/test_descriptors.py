@@ -9,7 +9,6 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,55 +163,3 @@ def test_with_other_protobufs(version: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for implementation in IMPLEMENTATIONS:
         read(version, implementation, [str(tmp_path)])
-
-
-def test_googles_client_speaks_with_handlers_made_from_the_services() -> None:
-    """A gRPC server made from a service's descriptor alone is understood by the library's own client: a plain answer, a list,
-    and a long-running operation.
-    """
-    import grpc
-    from google.cloud import aiplatform_v1
-    from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
-    from google.cloud.aiplatform_v1.services.model_service.transports import ModelServiceGrpcTransport
-
-    answers = {
-        "CreateCustomJob": lambda asked: {"name": f"{asked.parent}/customJobs/1", "state": "JOB_STATE_PENDING"},
-        "ListCustomJobs": lambda asked: {"customJobs": [{"displayName": asked.filter}], "nextPageToken": ""},
-        "UploadModel": lambda asked: {
-            "name": "operations/1",
-            "done": True,
-            "response": {
-                "@type": f"type.googleapis.com/{descriptors.PACKAGE}.UploadModelResponse",
-                "model": asked.model.display_name,
-            },
-        },
-    }
-
-    def handlers(service: str) -> Any:
-        methods = messages.pool().FindServiceByName(f"{descriptors.PACKAGE}.{service}").methods
-        made = {}
-        for method in (method for method in methods if method.name in answers):
-            kind, answer = method.output_type.full_name, answers[method.name]
-            made[method.name] = grpc.unary_unary_rpc_method_handler(
-                lambda asked, _, kind=kind, answer=answer: messages.to_message(kind, answer(asked)),
-                messages.message_class(method.input_type.full_name).FromString,
-                lambda message: message.SerializeToString(),
-            )
-        return grpc.method_handlers_generic_handler(f"{descriptors.PACKAGE}.{service}", made)
-
-    server = grpc.server(ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers((handlers("JobService"), handlers("ModelService")))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            jobs = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
-            parent = "projects/p/locations/us-central1"
-            job = jobs.create_custom_job(parent=parent, custom_job={"display_name": "a"})
-            assert (job.name, job.state.name) == (f"{parent}/customJobs/1", "JOB_STATE_PENDING")
-            (listed,) = jobs.list_custom_jobs({"parent": parent, "filter": "x"})
-            assert listed.display_name == "x"
-            models = aiplatform_v1.ModelServiceClient(transport=ModelServiceGrpcTransport(channel=channel))
-            assert models.upload_model(parent=parent, model={"display_name": "m"}).result(timeout=30).model == "m"
-    finally:
-        server.stop(None)

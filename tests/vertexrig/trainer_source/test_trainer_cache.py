@@ -11,26 +11,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import TRAINERS
 from tests.support.tools import INSTALLED, REPOSITORY
 from vertexrig.package.cache import decode, encode, read_cached
 from vertexrig.trainer_source.reader import read
 from vertexrig.trainer_source.trainer_model import SourcePlace, TrainerSource
 
-TRAINERS = [folder for folder in sorted((REPOSITORY / "tests/trainers").iterdir()) if folder.is_dir()]
+FULL = TRAINERS / "full"
+FOLDERS = [folder for folder in sorted(TRAINERS.iterdir()) if folder.is_dir()]
 
 
-@pytest.mark.parametrize("folder", [REPOSITORY / "trainer_pkg", *TRAINERS], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [REPOSITORY / "trainer_pkg", *FOLDERS], ids=lambda folder: folder.name)
 def test_what_is_kept_is_what_was_read(folder: Path) -> None:
     """Every value that reading gives survives being written as JSON and read back."""
     found = read(folder, "trainer.task")
     assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
 
 
-@pytest.mark.whole
 def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
     """The second reading comes from the cache; after a change of the sources, or of the module, it does not."""
     folder, store = tmp_path / "t", tmp_path / "cache"
-    shutil.copytree(REPOSITORY / "trainer_pkg", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(FULL, folder)
     first = read_cached(folder, "trainer.task", store)
     (file,) = store.iterdir()
     kept = json.loads(file.read_text())
@@ -39,7 +40,7 @@ def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
     assert read_cached(folder, "trainer.task", store).abbreviations != first.abbreviations
     (folder / "trainer" / "task.py").open("a").write("\n# changed\n")
     assert read_cached(folder, "trainer.task", store) == read(folder, "trainer.task")
-    assert read_cached(folder, "trainer.config", store).module == "trainer.config"
+    assert read_cached(folder, "trainer.model", store).module == "trainer.model"
 
 
 def test_another_python_reads_anew(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_another_python_reads_anew(tmp_path: Path) -> None:
     )
     (tmp_path / "train.py").write_text("import tomllib\n")
     store = tmp_path / ".cache"
-    for version, count in (("", 1), ("", 1), ("3.14.0 (main)", 2)):
+    for version, count in (("", 1), ("3.14.0 (main)", 2)):
         words = [sys.executable, "-c", program, str(store), version]
         subprocess.run(words, cwd=tmp_path, timeout=60, check=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
         assert len(list(store.iterdir())) == count
@@ -58,9 +59,9 @@ def test_another_python_reads_anew(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainerSource]:
-    """A cache with this repository's trainer, and what it keeps."""
+    """A cache with a trainer, and what it keeps."""
     store = tmp_path_factory.mktemp("kept")
-    return store, read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store)
+    return store, read_cached(FULL, "trainer.task", store)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"module": 1}', "[" * 10_000])
@@ -70,13 +71,13 @@ def test_a_broken_cache_is_read_anew(kept: tuple[Path, TrainerSource], tmp_path:
     shutil.copytree(kept[0], store)
     (file,) = store.iterdir()
     file.write_text(content)
-    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store) == kept[1]
+    assert read_cached(FULL, "trainer.task", store) == kept[1]
 
 
 def test_a_cache_that_cannot_be_written_costs_the_reading(kept: tuple[Path, TrainerSource], tmp_path: Path) -> None:
     """A file in the place of the cache's folder: the sources are read."""
     (tmp_path / "file").write_text("")
-    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", tmp_path / "file") == kept[1]
+    assert read_cached(FULL, "trainer.task", tmp_path / "file") == kept[1]
 
 
 def test_a_kept_source_needs_no_parser(kept: tuple[Path, TrainerSource]) -> None:
@@ -86,7 +87,7 @@ def test_a_kept_source_needs_no_parser(kept: tuple[Path, TrainerSource]) -> None
         "read_cached(Path(sys.argv[1]), 'trainer.task', Path(sys.argv[2])); "
         "sys.exit('vertexrig.trainer_source.reader' in sys.modules)"
     )
-    words = [sys.executable, "-c", program, str(REPOSITORY / "trainer_pkg"), str(kept[0])]
+    words = [sys.executable, "-c", program, str(FULL), str(kept[0])]
     assert subprocess.run(words, cwd=INSTALLED, timeout=60).returncode == 0
 
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.packages import PARSER, TRAINERS, trainer_of
+from tests.support.packages import PARSER, TRAINERS, trainer_of, trainer_with
+from tests.support.tools import examples
 from vertexrig.trainer_source.reader import read
 from vertexrig.trainer_source.source_tree import parse_module
 from vertexrig.trainer_source.trainer_model import TrainerSource
@@ -86,13 +87,13 @@ def test_a_folder_named_like_a_library_gives_way_to_it(tmp_path: Path) -> None:
     assert {item.kind for item in found.imports} == {"other"}
 
 
-def test_a_path_that_the_trainer_adds_may_bring_a_module(tmp_path: Path) -> None:
+def test_a_path_that_the_trainer_adds_may_bring_a_module() -> None:
     """After sys.path.insert, a name that the package does not have is no certain error."""
     code = "import sys\nsys.path.insert(0, 'lib')\nfrom trainer import later\n"
-    assert [item.caught for item in trainer_of(tmp_path, code).imports if item.kind == "missing"] == [True]
-    assert [
-        item.caught for item in trainer_of(tmp_path, "from trainer import later\n").imports if item.kind == "missing"
-    ] == [False]
+    assert [item.caught for item in trainer_with(code).imports if item.kind == "missing"] == [True]
+    assert [item.caught for item in trainer_with("from trainer import later\n").imports if item.kind == "missing"] == [
+        False
+    ]
 
 
 def test_a_module_with_a_dash_is_found(tmp_path: Path) -> None:
@@ -129,18 +130,18 @@ SNIPPETS = [
 
 
 @pytest.mark.whole
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(st.lists(st.sampled_from(SNIPPETS), max_size=12), st.lists(st.sampled_from(SNIPPETS), max_size=6))
-def test_no_arrangement_of_statements_crashes_it(tmp_path: Path, first: list[str], second: list[str]) -> None:
+def test_no_arrangement_of_statements_crashes_it(first: list[str], second: list[str]) -> None:
     """Any mixture of the statements it looks for, in two modules that import each other, gives a value."""
-    found = trainer_of(
-        tmp_path, "from trainer import b\n" + "\n".join(first), b="from trainer import task\n" + "\n".join(second)
+    found = trainer_with(
+        "from trainer import b\n" + "\n".join(first), b="from trainer import task\n" + "\n".join(second)
     )
     assert isinstance(found, TrainerSource) and hash(found.flags) is not None
     found.flag("x")  # whatever it finds, it does not fail
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_no_bytes_crash_it(tmp_path: Path, data: bytes) -> None:
     """Garbage as a file or as an archive is read or reported."""
