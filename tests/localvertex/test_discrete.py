@@ -33,6 +33,11 @@ REPORT = (
 STRICT = REPORT.format(first="int(args[-1].partition('=')[2])", then="")
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_trainer(tmp_path_factory.mktemp("discrete"))
+
+
 def study(code: str, trials: int) -> dict[str, Any]:
     units = {"parameterId": "units", "discreteValueSpec": {"values": [8, 16.5, 32][: trials if trials < 3 else 3]}}
     return {

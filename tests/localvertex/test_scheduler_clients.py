@@ -90,7 +90,7 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
 def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
     """google-cloud-scheduler over REST creates, gets, lists by name, updates, pauses, resumes, runs and deletes a job."""
     from google.api_core.client_options import ClientOptions
-    from google.api_core.exceptions import BadRequest, Conflict, NotFound
+    from google.api_core.exceptions import BadRequest, NotFound
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import scheduler_v1
     from google.protobuf import field_mask_pb2
@@ -111,8 +111,6 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     assert kept.user_update_time == made.user_update_time and made.user_update_time.microsecond
     assert kept.schedule_time == made.schedule_time and made.schedule_time.microsecond == 0 and made.status.code == -1
     assert made.http_target.headers["Content-Type"] == "application/octet-stream"
-    with pytest.raises(Conflict):
-        client.create_job(parent=parent, job=job)
     with pytest.raises(BadRequest, match="The provided schedule or timezone are invalid."):
         client.create_job(
             parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
@@ -125,8 +123,6 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     assert client.get_job(name=name).description == "new" and client.get_job(name=name).schedule == "0 0 1 1 *"
     paused = client.pause_job(name=name)
     assert paused.state == scheduler_v1.Job.State.PAUSED and paused.user_update_time > made.user_update_time
-    with pytest.raises(BadRequest, match="must be ENABLED"):
-        client.pause_job(name=name)
     client.resume_job(name=name)
     client.run_job(name=name)
     assert wait_for(seen, "sdk")[1] == b"\x00\xffraw"
