@@ -133,7 +133,7 @@ class ApiError(Exception):
         return JSONResponse(self.older_body() if older else self.body(), self.code, self.headers)
 
 
-def not_found(message: str) -> ApiError:
+def not_found(message: str = "Requested entity was not found.") -> ApiError:
     """Return a 404."""
     return ApiError(404, message)
 
@@ -141,6 +141,11 @@ def not_found(message: str) -> ApiError:
 def invalid(message: str) -> ApiError:
     """Return a 400 INVALID_ARGUMENT."""
     return ApiError(400, message)
+
+
+def precondition(message: str) -> ApiError:
+    """Return a 400 FAILED_PRECONDITION."""
+    return ApiError(400, message, status="FAILED_PRECONDITION")
 
 
 def invalid_parameter(name: str, message: str) -> ApiError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from localvertex.http import ApiError, Json, not_found
+from localvertex.http import Json, not_found, precondition
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors
@@ -61,7 +61,7 @@ def remove_ended(store: ResourceStore, name: str, collection: str) -> None:
     body = stored(store, name, collection).body
     if not resources.has_ended(body):
         message = f"{resources.MESSAGES[collection]} {name} is in state {body['state']} and cannot be deleted. Cancel it first."
-        raise ApiError(400, message, status="FAILED_PRECONDITION")
+        raise precondition(message)
     store.retire(name)
 
 

@@ -148,7 +148,7 @@ def cut(
     items: Iterable[T], body: Callable[[T], Mapping[str, Any]], order: str, size: int, token: str
 ) -> tuple[list[T], str]:
     """Return one page of items in an order, "" for their own, and the token of the next page; `body` has what is sorted by."""
-    found, offset = list(items), offset_of(token)
+    found = list(items)
     # Sorts are stable, so the first field is sorted by last.
     for part in reversed(order.split(",") if order.strip() else ()):
         field, _, direction = part.strip().partition(" ")
@@ -158,8 +158,14 @@ def cut(
                 f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(map(snake, sorted(_ORDERED)))}."
             )
         found.sort(key=lambda item: str(body(item).get(key, "")), reverse=direction.strip() == "desc")
-    rest = found[offset : offset + size]
-    return rest, token_of(str(offset + size)) if offset + size < len(found) else ""
+    return portion(found, size, token)
+
+
+def portion(items: Sequence[T], size: int, token: str) -> tuple[list[T], str]:
+    """Return one page of items in their own order, and the token of the next page, which is an offset."""
+    start = offset_of(token)
+    end = start + size
+    return list(items[start:end]), token_of(str(end)) if end < len(items) else ""
 
 
 def offset_of(token: str) -> int:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from localvertex.http import ApiError, Json
+from localvertex.http import ApiError, Json, invalid, precondition
 from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.queue import Queue
 from localvertex.jobs.resources import CUSTOM_JOBS
@@ -210,11 +210,11 @@ class Jobs:
         stored = self._stored(name)
         control, state = self._controls.get(name), stored.body["state"]
         if control is None or state != RUNNING:
-            raise ApiError(400, f"{name} is not running: its state is {state}.", status="FAILED_PRECONDITION")
+            raise precondition(f"{name} is not running: its state is {state}.")
         if kill:
             known = _replicas(stored.hidden["spec"])
             if kill not in known:
-                raise ApiError(400, f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
+                raise invalid(f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
             control.kill(kill)
         if preempt is not None:
             control.preempt(preempt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from localvertex.http import ApiError, Json, invalid
+from localvertex.http import ApiError, Json, invalid, precondition
 from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
@@ -121,7 +121,7 @@ class Pipelines:
         stored = lifecycle.stored(self.store, name, PIPELINES)
         if resources.has_ended(stored.body):
             text = f'The TrainingPipeline "{stored.name}" is in state {stored.body["state"]} and cannot be canceled.'
-            raise ApiError(400, text, status="FAILED_PRECONDITION")
+            raise precondition(text)
         self.jobs.cancel(stored.hidden["job"])
 
     def delete(self, name: str) -> None:

@@ -106,6 +106,11 @@ def last_part(name: str) -> str:
     return name.rpartition("/")[2]
 
 
+def place_of(name: str) -> str:
+    """Return `projects/123/locations/us-central1` of a resource name."""
+    return "/".join(name.split("/")[:4])
+
+
 def location_of(name: str) -> str:
     """Return the location in a resource name."""
     return name.split("/")[3]

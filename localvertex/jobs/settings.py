@@ -80,13 +80,12 @@ class Fault:
 
     def applies_to(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
         """Return what of a job the rule fits: accelerators, machines, and the region if it is meant alone; it counts down `times`."""
-        found = self.fits(job, region)
+        found = self._fits(job, region)
         # -1 stays -1: it is for all jobs.
         self.times -= bool(found) and self.times > 0
         return found
 
-    def fits(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
-        """Return the same without counting."""
+    def _fits(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
         if self.times == 0 or not self.on:
             return ()
         document = Document("CustomJobSpec", dict(job))

@@ -61,6 +61,10 @@ class StoredResource(NamedTuple):
     hidden: Json
 
 
+def _stored(name: str, number: int, body: str, hidden: str = "{}") -> StoredResource:
+    return StoredResource(name, number, json.loads(body), json.loads(hidden))
+
+
 class ResourceStore:
     """Resources by name, for use from many threads."""
 
@@ -107,7 +111,7 @@ class ResourceStore:
     def get(self, name: str) -> StoredResource | None:
         """Return a resource, None if there is none of that name."""
         row = self.database.row("SELECT name, number, body, hidden FROM resources WHERE name = ?", name)
-        return None if row is None else StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
+        return None if row is None else _stored(*row)
 
     def change(self, name: str, edit: Callable[[Json, Json], bool | None]) -> Json | None:
         """Edit a resource in one transaction.
@@ -169,7 +173,7 @@ class ResourceStore:
                 most,
             )
             for row in rows:
-                yield StoredResource(row[0], row[1], json.loads(row[2]), {})
+                yield _stored(*row)
             if len(rows) < most:
                 return
             last = int(rows[-1][1])
@@ -177,15 +181,16 @@ class ResourceStore:
     def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
         """Return how many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
         chosen = f"FROM resources WHERE kind = ? AND {_OF_NO_TRIAL}"
-        counted = self.database.row(f"SELECT COUNT(*) {chosen}", kind)
         rows = self.database.rows(f"SELECT name, number, body {chosen} ORDER BY number DESC LIMIT ?", kind, most)
-        found = [StoredResource(row[0], row[1], json.loads(row[2]), {}) for row in rows]
-        return int(counted[0]) if counted else 0, found
+        return self._number(f"SELECT COUNT(*) {chosen}", kind), [_stored(*row) for row in rows]
+
+    def _number(self, sql: str, *values: object) -> int:
+        row = self.database.row(sql, *values)
+        return int(row[0]) if row else 0
 
     def last(self) -> int:
         """Return the number of the resource made last, 0 before the first."""
-        row = self.database.row("SELECT value FROM counters WHERE name = 'resources'")
-        return int(row[0]) if row else 0
+        return self._number("SELECT value FROM counters WHERE name = 'resources'")
 
     def since(self, number: int, kinds: Sequence[str], maker: str = "") -> list[tuple[str, bool, StoredResource]]:
         """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out.
@@ -203,7 +208,7 @@ class ResourceStore:
             number,
             *kinds,
         )
-        there = [(row[0], bool(row[1]), StoredResource(*row[2:4], *map(json.loads, row[4:]))) for row in rows]
+        there = [(row[0], bool(row[1]), _stored(*row[2:])) for row in rows]
         gone = [(kind, True, one) for kind, one in list(self._retired) if one.number > number and kind in kinds]
         own = [row for row in there + gone if maker in ("", row[2].hidden.get(_MAKER))]
         return sorted(own, key=lambda one: one[2].number)
@@ -213,12 +218,11 @@ class ResourceStore:
         rows = self.database.rows(
             "SELECT name, number, body, hidden FROM resources WHERE kind = ? AND ended = 0 ORDER BY number", kind
         )
-        return [StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
+        return [_stored(*row) for row in rows]
 
     def count(self, kind: str) -> int:
         """Return how many resources of a kind there are."""
-        row = self.database.row("SELECT COUNT(*) FROM resources WHERE kind = ?", kind)
-        return int(row[0]) if row else 0
+        return self._number("SELECT COUNT(*) FROM resources WHERE kind = ?", kind)
 
     def child(self, study: str, trial: str) -> str:
         """Resource name of a trial's job, "" if it has none yet."""
@@ -244,10 +248,8 @@ class ResourceStore:
 
     def ended_trials(self, study: str) -> int:
         """Return how many trials of a study have ended."""
-        row = self.database.row(
-            "SELECT COUNT(*) FROM trials WHERE study = ? AND json_extract(record, '$.endTime') IS NOT NULL", study
-        )
-        return int(row[0]) if row else 0
+        sql = "SELECT COUNT(*) FROM trials WHERE study = ? AND json_extract(record, '$.endTime') IS NOT NULL"
+        return self._number(sql, study)
 
     def save_trial(self, study: str, record: Json) -> None:
         """Keep a trial's record, replacing the one of the same id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localvertex.http import Json
@@ -33,7 +33,7 @@ _SPEC = "hyperparameter_tuning_job.study_spec"
 _NEVER = "1970-01-01T00:00:00Z"
 
 
-class _Executor:
+class JobExecutor:
     """Runs trials as custom jobs (`localvertex.jobs.study_run.Executor`)."""
 
     def __init__(self, jobs: Jobs, study: StoredResource) -> None:
@@ -127,27 +127,13 @@ class Studies:
             name, PENDING, resources.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
         )
         # Before it is kept: what cannot be searched is refused, and leaves nothing.
-        engine = self._searchable(data, made)
+        engine = new_engine(data["studySpec"], _SPEC, seed=self.jobs.settings.seed, created=_created(made))
         self.jobs.refuse_denied(parent, TUNING_JOBS, data["trialJobSpec"])
         self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
         self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name, engine)
         return made
-
-    def _searchable(self, data: Mapping[str, Any], body: Json) -> StudyEngine:
-        """Return the engine of a new study; 400 for what it cannot search."""
-        try:
-            return self._engine(data, body, ())
-        except VertexrigError as error:
-            raise validation.found_errors([(_SPEC, str(error))]) from None
-        # Without checks a spec comes here whose values were not compared with the rules.
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            raise validation.found_errors([(_SPEC, f"It cannot be searched: {error}")]) from None
-
-    def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
-        created = seconds_since_1970(body["createTime"])
-        return StudyEngine(data["studySpec"], seed=self.jobs.settings.seed, trials=trials, created=created)
 
     def get(self, name: str) -> Json:
         """Return a tuning job's body with its trials, or 404."""
@@ -213,7 +199,12 @@ class Studies:
 
     def _work(self, name: str, engine: StudyEngine | None) -> None:
         try:
-            while not self._tried(name, engine):
+            while True:
+                try:
+                    return self._study(name, engine)
+                except (sqlite3.Error, OSError):  # a full disk: the study goes on from what is stored
+                    if self._closing:
+                        return
                 engine = None  # it may hold what was not stored
                 time.sleep(1.0)
         except Exception as error:  # a defect here must not leave a study running
@@ -225,14 +216,6 @@ class Studies:
             with self._lock:
                 for table in (self._runs, self._threads):
                     table.pop(name, None)
-
-    def _tried(self, name: str, engine: StudyEngine | None) -> bool:
-        """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
-        try:
-            self._study(name, engine)
-        except (sqlite3.Error, OSError):
-            return self._closing
-        return True
 
     def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
@@ -246,10 +229,15 @@ class Studies:
             self.store.change(name, lambda _, hidden: hidden.update(failing=message))
 
         # The one of `create` for a study that is new; after a restart it is built from what is stored.
-        engine = engine or self._engine(data, stored.body, self.store.trials(name))
+        engine = engine or StudyEngine(
+            data["studySpec"],
+            seed=self.jobs.settings.seed,
+            trials=self.store.trials(name),
+            created=_created(stored.body),
+        )
         run = self._runs[name] = StudyRun(
             engine,
-            _Executor(self.jobs, stored),
+            JobExecutor(self.jobs, stored),
             save,
             max_trial_count=int(data["maxTrialCount"]),
             parallel_trial_count=int(data["parallelTrialCount"]),
@@ -277,6 +265,21 @@ class Studies:
         # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
+
+
+def new_engine(spec: Mapping[str, Any], path: str, *, seed: int = 0, created: float | None = None) -> StudyEngine:
+    """Return the engine of a new study; 400 for a spec that it cannot search, whose field is `path`."""
+    try:
+        return StudyEngine(spec, seed=seed, created=created)
+    except VertexrigError as error:
+        raise validation.found_errors([(path, str(error))]) from None
+    # Without checks a spec comes here whose values were not compared with the rules.
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise validation.found_errors([(path, f"It cannot be searched: {error}")]) from None
+
+
+def _created(study: Json) -> float:
+    return seconds_since_1970(study["createTime"])
 
 
 def with_trials(store: ResourceStore, study: StoredResource, *, whole: bool = False) -> Json:

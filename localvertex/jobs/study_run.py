@@ -201,20 +201,16 @@ class StudyRun:
         while self._ending is None and len(self._running) < self.parallel:
             self._start_next()
         if self._ending is not None and not self._running:
-            self.result = self._without_values() or self._ending
+            self.result = self._judged(self._ending)
         return self.result is not None
 
-    def _without_values(self) -> StudyResult | None:
-        """Return the failure of a study all of whose trials reported nan or infinite values (index id 53917530959, 2026-03-25)."""
-        trials = [trial.infeasible_reason for trial in self.engine.trials.values() if trial.state.ended]
-        failed = (
-            bool(trials)
-            and self._ending is not None
-            and self._ending.state == states.SUCCEEDED
-            and all(reason.startswith(DIVERGED) for reason in trials)
-        )
-        message = f"All {len(trials)} trials are infeasible. The last: {trials[-1]}" if failed else ""
-        return StudyResult(states.FAILED, message) if failed else None
+    def _judged(self, ending: StudyResult) -> StudyResult:
+        """Return an ending; a failure where all trials reported nan or infinite values (index id 53917530959, 2026-03-25)."""
+        reasons = [trial.infeasible_reason for trial in self.engine.trials.values() if trial.state.ended]
+        diverged = bool(reasons) and all(reason.startswith(DIVERGED) for reason in reasons)
+        if ending.state != states.SUCCEEDED or not diverged:
+            return ending
+        return StudyResult(states.FAILED, f"All {len(reasons)} trials are infeasible. The last: {reasons[-1]}")
 
     def _resume(self) -> None:
         """Take up trials that were running when the process before this one died."""

@@ -181,12 +181,16 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     if unknown:
         raise error_of([_unknown(key, path) for key in unknown])
     own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
+    return {key: value for key, value in canonical(kind, own, path).items() if key not in skip}
+
+
+def canonical(kind: str, data: Mapping[str, Any], place: str = "") -> Json:
+    """Return JSON of a message in its canonical form; 400 for what is not the message. `place` is where it is in the request."""
     try:
-        message = messages.to_message(kind, own)
+        return messages.from_message(messages.to_message(kind, dict(data)))
     except (json_format.ParseError, ValueError, TypeError) as error:
-        found = misread(messages.message_class(kind).DESCRIPTOR, own, path)
+        found = misread(messages.message_class(kind).DESCRIPTOR, data, place)
         raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
-    return {key: value for key, value in messages.from_message(message).items() if key not in skip}
 
 
 def _check_json(document: spec.Document, sent: Mapping[str, Any], json_path: str) -> None:

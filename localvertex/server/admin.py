@@ -41,14 +41,8 @@ class Admin:
         about: Mapping[str, object],
         stop: Callable[[], None],
     ) -> None:
-        self.jobs, self.owners, self.objects, self.front, self.about, self.stop = (
-            jobs,
-            owners,
-            objects,
-            front,
-            about,
-            stop,
-        )
+        self.jobs, self.owners, self.objects = jobs, owners, objects
+        self.front, self.about, self.stop = front, about, stop
 
     def table(self) -> list[Endpoint]:
         """Return the routes, below the mount."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from localvertex.services.router import precondition
+from localvertex.http import precondition
 from localvertex.storage import ObjectStore
 from localvertex.storage.resources import MULTI_REGIONS
 from localvertex.storage.store import Query

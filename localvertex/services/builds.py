@@ -18,9 +18,9 @@ import threading
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import VERB, ApiError, Endpoint, Json, endpoint, in_thread, not_found, read_json
+from localvertex.http import VERB, ApiError, Endpoint, Json, endpoint, in_thread, not_found, precondition, read_json
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.settings import Settings
@@ -39,7 +39,6 @@ from localvertex.runner.engine import Engine
 from localvertex.services import build_config
 from localvertex.services.collection import predicate
 from localvertex.services.log_store import LogStore
-from localvertex.services.router import precondition
 from localvertex.storage import ObjectStore
 from vertexrig.errors import UsageError
 from vertexrig.times import duration_seconds
@@ -126,8 +125,7 @@ class Builds:
     def _made(self, path: Mapping[str, str], given: Json) -> Json:
         build_config.check(given)
         project, location, id_ = path["project"], path.get("location", "global"), str(uuid.uuid4())
-        number = resources.project_number(project)
-        parent = f"projects/{number}/locations/{location}"
+        parent = _parent(path)
         made = build_config.substituted(given, build_config.built_ins(project, location, id_, self.account))
         found, why = engine.look(self.settings.run.engine)
         if found is None:
@@ -136,7 +134,10 @@ class Builds:
                 "(https://docs.docker.com/engine/install) or podman (https://podman.io/docs/installation), or start it, and submit again."
             )
         self._has_images(made["steps"], found)
-        bucket, default = str(made.get("logsBucket", "")), f"{number}.cloudbuild-logs.googleusercontent.com"
+        bucket, default = (
+            str(made.get("logsBucket", "")),
+            f"{resources.project_number(project)}.cloudbuild-logs.googleusercontent.com",
+        )
         if bucket:
             self.objects.bucket(bucket.removeprefix("gs://").partition("/")[0])
         else:
@@ -210,11 +211,9 @@ class Builds:
         self.store.change(body["name"], lambda stored, _: stored.update(body))
 
     def _stored(self, path: Mapping[str, str]) -> Json:
-        number = resources.project_number(path["project"])
-        name = f"projects/{number}/locations/{path.get('location', 'global')}/{KIND}/{path['id']}"
-        found = self.store.get(name)
+        found = self.store.get(f"{_parent(path)}/{KIND}/{path['id']}")
         if found is None:
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         return found.body
 
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -224,19 +223,17 @@ class Builds:
         try:
             id_ = base64.b64decode(path["operation"], validate=True).decode()
         except ValueError:
-            raise not_found("Requested entity was not found.") from None
+            raise not_found() from None
         stored = (one for one in self.store.newest(KIND, 1000)[1] if one.name.endswith(f"/{id_}"))
         found = next(stored, None)
         if found is None:
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         return JSONResponse(_operation(found.body))
 
     async def _list(self, request: Request, path: Mapping[str, str]) -> Response:
         query = request.query_params
-        parent = f"projects/{resources.project_number(path['project'])}/locations/{path.get('location', 'global')}"
-        asked = {"pageSize": query.get("pageSize", 0)}
-        text, token = query.get("filter", ""), query.get("pageToken", "")
-        found, following = await in_thread(page, self.store, KIND, parent, text, "", page_size(asked), token, predicate)
+        text, token, size = query.get("filter", ""), query.get("pageToken", ""), page_size(query)
+        found, following = await in_thread(page, self.store, KIND, _parent(path), text, "", size, token, predicate)
         return JSONResponse(answer(KIND, [one.body for one in found], following))
 
     async def _cancel(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -246,6 +243,10 @@ class Builds:
             raise precondition(f"Cannot cancel build {body['id']}: its status is {body['status']}.")
         await in_thread(running.stop, "CANCELLED", "the build was cancelled")
         return JSONResponse({**body, "status": "CANCELLED"})
+
+
+def _parent(path: Mapping[str, str]) -> str:
+    return f"projects/{resources.project_number(path['project'])}/locations/{path.get('location', 'global')}"
 
 
 def _operation(build: Json) -> Json:
@@ -336,25 +337,35 @@ class _Build:
         self.builds.keep(self.body)
         self.log.line(f'starting build "{self.body["id"]}"\n')
         seconds = duration_seconds(str(self.body["timeout"])) or _DEFAULT_S
-        timer = threading.Timer(seconds, self.stop, ("TIMEOUT", "build timed out"))
+        try:
+            with self._limited(seconds, "build timed out"):
+                with self._phase("FETCHSOURCE"):
+                    self._fetch()
+                with self._phase("BUILD"):
+                    for number in range(len(self.body["steps"])):
+                        self._step(number)
+                if self.body.get("images"):
+                    with self._phase("PUSH"):
+                        self._push()
+        finally:
+            self._remove_containers()
+
+    @contextmanager
+    def _limited(self, seconds: float, why: str) -> Iterator[None]:
+        """Stop the build where the block takes longer."""
+        timer = threading.Timer(seconds, self.stop, ("TIMEOUT", why))
         timer.daemon = True
         timer.start()
         try:
-            with self._timed("FETCHSOURCE"):
-                self._fetch()
-            with self._timed("BUILD"):
-                for number in range(len(self.body["steps"])):
-                    self._step(number)
-            if self.body.get("images"):
-                with self._timed("PUSH"):
-                    self._push()
+            yield
         finally:
             timer.cancel()
-            self._remove_containers()
 
-    def _timed(self, phase: str) -> _Timing:
-        self.log.line(phase)
-        return _Timing(self.body.setdefault("timing", {}), phase)
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self.log.line(name)
+        with _timed(self.body.setdefault("timing", {}), name):
+            yield
 
     def _fetch(self) -> None:
         self.workspace.mkdir(parents=True, mode=0o700)
@@ -384,7 +395,7 @@ class _Build:
         if several:
             self.log.line(f"Starting {label}")
         prefix = f"{label}: " if several else ""
-        with _Timing(step, "timing"):
+        with _timed(step, "timing"):
             step["status"] = "WORKING"
             self.builds.keep(self.body)
             try:
@@ -474,17 +485,12 @@ class _Build:
                 )  # fmt: skip
             except OSError as error:
                 raise UsageError(str(error)) from None
-        process, step_timer = self._process, None
-        if seconds:
-            step_timer = threading.Timer(seconds, self.stop, ("TIMEOUT", f"build step timed out after {seconds:g}s"))
-            step_timer.daemon = True
-            step_timer.start()
+        process = self._process
         assert process.stdout is not None
-        with process:
+        limit = self._limited(seconds, f"build step timed out after {seconds:g}s") if seconds else nullcontext()
+        with limit, process:
             for line in process.stdout:
                 self.log.line(f"{prefix}{line.rstrip()}")
-        if step_timer is not None:
-            step_timer.cancel()
         with self._lock:
             self._process = None
             if self._stopped is not None:
@@ -558,14 +564,11 @@ def unpack(tar: tarfile.TarFile, into: Path) -> None:
         tar.extract(member, folder)
 
 
-class _Timing:
-    """Writes when something began and ended below a key."""
-
-    def __init__(self, into: Json, key: str) -> None:
-        self._into, self._key = into, key
-
-    def __enter__(self) -> None:
-        self._into[self._key] = {"startTime": resources.now()}
-
-    def __exit__(self, *_: object) -> None:
-        self._into[self._key]["endTime"] = resources.now()
+@contextmanager
+def _timed(into: Json, key: str) -> Iterator[None]:
+    """Write when the block began and ended below a key."""
+    into[key] = {"startTime": resources.now()}
+    try:
+        yield
+    finally:
+        into[key]["endTime"] = resources.now()

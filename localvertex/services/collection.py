@@ -18,7 +18,7 @@ from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors, label_problems, name_problems
 from localvertex.runner.result import new_job_id
-from localvertex.services.router import Done, Method, exists, location_of, masked
+from localvertex.services.router import Done, Method, exists, masked
 from vertexrig import times
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
@@ -248,7 +248,7 @@ class Collection:
         made = self.store.change(name, edit) or {}
         if "Update" not in kind.operations:
             return made
-        return Done(location_of(name), f"Update{kind.message}OperationMetadata", kind.message, made)
+        return Done(resources.place_of(name), f"Update{kind.message}OperationMetadata", kind.message, made)
 
     def delete(self, request: Mapping[str, Any]) -> Done:
         """Forget a resource and all below it, with their points and links, or 404."""
@@ -265,7 +265,7 @@ class Collection:
                 sql = f"DELETE FROM {table} WHERE {column} = ? OR substr({column}, 1, ?) = ?"
                 connection.execute(sql, (name, len(name) + 1, f"{name}/"))
         above = {"itself": name, "parent": "/".join(name.split("/")[:-2])}.get(self.kind.delete_below, "")
-        return Done(location_of(name), "DeleteOperationMetadata", above=above)
+        return Done(resources.place_of(name), "DeleteOperationMetadata", above=above)
 
     def list(self, request: Mapping[str, Any], parse: Callable[[str], Predicate] | None = None) -> Json:
         """Return a page of the resources below `parent`, under the kind's field of a listing."""

@@ -15,13 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localvertex.http import Json, invalid
+from localvertex.http import Json, invalid, precondition
+from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.validation import found_errors
 from localvertex.runner.environment import local_path, object_file
 from localvertex.services.collection import Collection, Kind
 from localvertex.services.metadata import MetadataStores
-from localvertex.services.router import PACKAGE, Done, Method, location_of, precondition
+from localvertex.services.router import PACKAGE, Done, Method
 from vertexrig import times
 from vertexrig.errors import VertexrigError
 from vertexrig.spec.api_names import camel_keys
@@ -106,7 +107,7 @@ class Datasets:
             raise invalid("An import needs import_configs, each with import_schema_uri and gcs_source.uris.")
         for uri in (uri for one in configs for uri in one["gcsSource"]["uris"]):
             self._path(uri)
-        return Done(location_of(name), "ImportDataOperationMetadata", "ImportDataResponse", {}, name)
+        return Done(resources.place_of(name), "ImportDataOperationMetadata", "ImportDataResponse", {}, name)
 
     def _filled(self, request: Json, fields: Json) -> Json:
         """Return the fields of a dataset as the service adds to them; its source is read when a pipeline trains on it."""

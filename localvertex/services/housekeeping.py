@@ -162,7 +162,7 @@ class Housekeeping:
         path = {**path, "package": unquote(path["package"])}
         found = (await self._in(path)).get(f"{path['id']}/{path['package']}")
         if found is None:
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         repository = f"projects/{path['project']}/locations/{path['location']}/repositories/{path['id']}"
         above = f"{repository}/packages/{path['package'].replace('/', '%2F')}"
         tags = {
@@ -185,7 +185,7 @@ class Housekeeping:
     async def _part(self, request: Request, path: Mapping[str, str]) -> Response:
         found = (await self._parts(path)).get(path["part"])
         if found is None:
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         return JSONResponse(found)
 
     async def _settings(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -198,7 +198,7 @@ class Housekeeping:
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
         found = self._made.get(_name(request))
         if found is None:
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         return JSONResponse(found)
 
     async def _account(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -223,7 +223,7 @@ class Housekeeping:
         """DELETE …/repositories/ID: the images of this machine stay, and so does a repository that one of them names."""
         name = _name(request)
         if name not in self._made and not await self._in(path):
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         self._made.pop(name, None)
         return self._done(name, {"@type": "type.googleapis.com/google.protobuf.Empty"})
 

@@ -22,7 +22,6 @@ from localvertex.services.router import (
     Method,
     Service,
     check_location,
-    location_of,
     numbered,
 )
 
@@ -91,7 +90,7 @@ class JobMethods:
         """Forget a job: a long-running operation, done at once."""
         name = _name(request)
         self.owners[kind].delete(name)
-        return Done(location_of(name), "DeleteOperationMetadata")
+        return Done(resources.place_of(name), "DeleteOperationMetadata")
 
     def operation(self, request: Json) -> Json:
         """Return an operation."""
@@ -109,7 +108,7 @@ class JobMethods:
 
     def list(self, kind: str, request: Json) -> Json:
         """List a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
-        parent = location_of(_name(request, "name" if kind == OPERATIONS else "parent"))
+        parent = resources.place_of(_name(request, "name" if kind == OPERATIONS else "parent"))
         text, order = ("" if kind == OPERATIONS else str(request.get(key, "")) for key in ("filter", "orderBy"))
         token = str(request.get("pageToken", ""))
         found, following = page(self.store, kind, parent, text, order, page_size(request), token)
@@ -128,7 +127,7 @@ def _name(request: Json, field: str = "name") -> str:
 def _operation(request: Json) -> str:
     """Return the name by which an operation is stored, which is below its location."""
     name = _name(request)
-    return f"{location_of(name)}/{OPERATIONS}/{resources.last_part(name)}"
+    return f"{resources.place_of(name)}/{OPERATIONS}/{resources.last_part(name)}"
 
 
 def _nothing(request: Json) -> Json:

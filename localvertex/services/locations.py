@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import Endpoint, Json, endpoint, not_found, query_int, token_of
+from localvertex.http import Endpoint, Json, endpoint, not_found, query_int
 from localvertex.jobs import resources
-from localvertex.jobs.listing import answer, offset_of
+from localvertex.jobs.listing import answer, portion
 from vertexrig.catalog import load
 
 
@@ -20,10 +20,10 @@ def table() -> list[Endpoint]:
 
 
 async def _list(request: Request, path: Mapping[str, str]) -> Response:
-    found, start = sorted(load().regions), offset_of(request.query_params.get("pageToken", ""))
-    end = start + (query_int(request, "pageSize", default=0) or len(found))
-    shown = [_shown(path["project"], region) for region in found[start:end]]
-    return JSONResponse(answer("locations", shown, token_of(str(end)) if end < len(found) else ""))
+    regions = sorted(load().regions)
+    size = query_int(request, "pageSize", default=0) or len(regions)
+    found, following = portion(regions, size, request.query_params.get("pageToken", ""))
+    return JSONResponse(answer("locations", [_shown(path["project"], region) for region in found], following))
 
 
 async def _get(request: Request, path: Mapping[str, str]) -> Response:
@@ -33,5 +33,5 @@ async def _get(request: Request, path: Mapping[str, str]) -> Response:
 
 
 def _shown(project: str, region: str) -> Json:
-    name = f"{resources.parent_name(project, region)}"
+    name = resources.parent_name(project, region)
     return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}

@@ -13,10 +13,10 @@ from urllib.parse import quote, unquote
 from localvertex.filters import Node
 from localvertex.http import ApiError, Json
 from localvertex.jobs import resources
+from localvertex.jobs.validation import canonical
 from localvertex.runner import servicelog
 from localvertex.runner.lines import SERVICE, Line, named_severity
 from localvertex.services.logging_query import bounds, matching
-from localvertex.services.router import canonical
 from localvertex.sqlite import Database
 from vertexrig import times
 from vertexrig.spec import messages

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 from localvertex.filters import Node
 from localvertex.http import ApiError, Json, in_thread, invalid, not_found, position_of_token, token_of
-from localvertex.jobs.listing import answer, offset_of
-from localvertex.jobs.validation import whole_numbers
+from localvertex.jobs.listing import answer, portion
+from localvertex.jobs.validation import canonical, whole_numbers
 from localvertex.services.log_store import LogStore, Position
 from localvertex.services.logging_query import SEVERITIES, parse
 from localvertex.services.monitored_resources import DROPPED, TYPES, extra_label, is_monitored
-from localvertex.services.router import Service, canonical
+from localvertex.services.router import Service
 from vertexrig.times import nanoseconds
 
 _PACKAGE = "google.logging.v2."
@@ -158,23 +158,25 @@ class LoggingApi:
     def delete_log(self, request: Json) -> Json:
         """DeleteLog: 404 for a log without entries (google-cloud-python issue 3155)."""
         if not self.store.remove(str(canonical(f"{_PACKAGE}DeleteLogRequest", request).get("logName", ""))):
-            raise not_found("Requested entity was not found.")
+            raise not_found()
         return {}
 
     def list_logs(self, request: Json) -> Json:
         """ListLogs; a page size below 1 is ignored, as documented."""
-        names, start = self.store.log_names(), offset_of(str(request.get("pageToken", "")))
-        size = max(int(canonical(f"{_PACKAGE}ListLogsRequest", request).get("pageSize", 0)), 0) or PAGE_LIMIT
-        following = token_of(str(start + size)) if start + size < len(names) else ""
-        return answer("logNames", names[start : start + size], following)
+        asked = canonical(f"{_PACKAGE}ListLogsRequest", request)
+        return answer("logNames", *_paged(self.store.log_names(), asked))
 
     def list_resource_types(self, request: Json) -> Json:
         """ListMonitoredResourceDescriptors: the types and the keys of their labels, without Google's descriptions."""
         asked = canonical(f"{_PACKAGE}ListMonitoredResourceDescriptorsRequest", request)
-        kinds, start = list(TYPES), offset_of(str(asked.get("pageToken", "")))
-        size = max(int(asked.get("pageSize", 0)), 0) or PAGE_LIMIT
-        shown = [{"type": one, "labels": [{"key": key} for key in TYPES[one]]} for one in kinds[start : start + size]]
-        return answer("resourceDescriptors", shown, token_of(str(start + size)) if start + size < len(kinds) else "")
+        kinds, following = _paged(list(TYPES), asked)
+        shown = [{"type": one, "labels": [{"key": key} for key in TYPES[one]]} for one in kinds]
+        return answer("resourceDescriptors", shown, following)
+
+
+def _paged(every: list[str], asked: Json) -> tuple[list[str], str]:
+    size = max(int(asked.get("pageSize", 0)), 0) or PAGE_LIMIT
+    return portion(every, size, str(asked.get("pageToken", "")))
 
 
 def _partly(refused: dict[int, ApiError]) -> ApiError:

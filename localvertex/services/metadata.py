@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from localvertex.http import Json, invalid
+from localvertex.http import Json, invalid, precondition
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind, predicate
-from localvertex.services.router import PACKAGE, Done, Method, numbered, precondition
+from localvertex.services.router import PACKAGE, Done, Method, numbered
 from vertexrig import times
 
 SERVICE = f"{PACKAGE}.MetadataService"

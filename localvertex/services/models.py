@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from localvertex.http import ApiError, Json, invalid, not_found
+from localvertex.http import Json, invalid, not_found, precondition
 from localvertex.jobs import resources, validation
 from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.services.artifacts import copy_folder, has_files, is_prebuilt, require_model_file, require_regional
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
-from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
+from localvertex.services.router import PACKAGE, Done, Method, exists
 from localvertex.storage import ObjectStore
 
 SERVICE = f"{PACKAGE}.ModelService"
@@ -115,7 +115,7 @@ class Models:
             return body
         if "/locations/" not in parent_model:
             raise invalid("parent_model: Location ID is not provided")
-        if location_of(parent_model) != parent:
+        if resources.place_of(parent_model) != parent:
             raise invalid(f"parent_model {parent_model} is not a model of {parent}.")
         name = self._stored(parent_model).name
         made: Json = {}
@@ -176,7 +176,7 @@ class Models:
         name = self._stored(request["name"]).name
         self._forget_evaluations(f"{name}@")
         self.store.remove(name)
-        return Done(location_of(name), "DeleteOperationMetadata", above=name)
+        return Done(resources.place_of(name), "DeleteOperationMetadata", above=name)
 
     def delete_version(self, request: Json) -> Done:
         """DeleteModelVersion: the alias default moves to the most recent version left; the only version is not deleted."""
@@ -194,7 +194,7 @@ class Models:
                 _give(versions, max(versions, key=int), ["default"])
 
         self._change(name, edit)
-        return Done(location_of(name), "DeleteOperationMetadata")
+        return Done(resources.place_of(name), "DeleteOperationMetadata")
 
     def merge_aliases(self, request: Json) -> Json:
         """MergeVersionAliases: adds aliases, and removes those with a "-" before them."""
@@ -224,7 +224,9 @@ class Models:
         to = f"{prefix.rstrip('/')}/model-{resources.last_part(name)}/{format_}/{resources.now()}"
         copy_folder(self.objects, model["artifactUri"], to)
         details = {"outputInfo": {"artifactOutputUri": to}}
-        return Done(location_of(name), "ExportModelOperationMetadata", "ExportModelResponse", {}, name, details=details)
+        return Done(
+            resources.place_of(name), "ExportModelOperationMetadata", "ExportModelResponse", {}, name, details=details
+        )
 
     def import_evaluation(self, request: Json) -> Json:
         """ImportModelEvaluation, of the default version unless the parent ends in @VERSION.
@@ -346,5 +348,5 @@ def _aliases(given: Any) -> list[str]:
     found = [*dict.fromkeys(map(str, given))]
     for alias in found:
         if not _ALIAS.fullmatch(alias):
-            raise ApiError(400, f"Invalid version alias {alias[:150]!r}: it must match {_ALIAS.pattern}.")
+            raise invalid(f"Invalid version alias {alias[:150]!r}: it must match {_ALIAS.pattern}.")
     return found

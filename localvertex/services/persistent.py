@@ -10,7 +10,7 @@ from localvertex.http import Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, location_of, masked
+from localvertex.services.router import PACKAGE, Done, Method, masked
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
 _KIND = Kind(
@@ -77,7 +77,7 @@ class PersistentResources:
         begun = {key: value for key, value in _KIND.started().items() if key in _KIND.known}
         made = self.collection.store.change(name, lambda body, _: body.update(begun))
         return Done(
-            location_of(name),
+            resources.place_of(name),
             "RebootPersistentResourceOperationMetadata",
             "PersistentResource",
             made,

@@ -11,8 +11,6 @@ from localvertex.http import VERB, Endpoint, endpoint, invalid, read_json
 from localvertex.jobs import resources
 
 _MADE = "2026-01-01T00:00:00Z"
-
-
 SERVICE = "google.cloud.resourcemanager.v3.Projects"
 
 
@@ -26,7 +24,11 @@ def table() -> list[Endpoint]:
 
 async def _project(request: Request, path: Mapping[str, str]) -> Response:
     """GET /v3/projects/ID_OR_NUMBER, and the same of v1."""
-    id_, number = _names(path["project"])
+    given = path["project"]
+    if not resources.is_project(given):
+        raise invalid(f"Invalid resource name: {given[:80]!r} is not a project id.")
+    # The number stands for an id that no client has sent.
+    id_, number = resources.project_id(given), resources.project_number(given)
     if path["version"] == "1":
         v1 = {"projectNumber": number, "projectId": id_, "name": id_, "lifecycleState": "ACTIVE", "createTime": _MADE}
         return JSONResponse(v1)
@@ -37,10 +39,3 @@ async def _project(request: Request, path: Mapping[str, str]) -> Response:
 async def _permissions(request: Request, path: Mapping[str, str]) -> Response:
     """POST /v1/projects/ID:testIamPermissions: every permission is held."""
     return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
-
-
-def _names(given: str) -> tuple[str, str]:
-    """Return the id and number of a project given by either; the number stands for an id that no client has sent."""
-    if not resources.is_project(given):
-        raise invalid(f"Invalid resource name: {given[:80]!r} is not a project id.")
-    return resources.project_id(given), resources.project_number(given)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-from google.protobuf import json_format
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -23,7 +22,7 @@ from localvertex.http import ApiError, Endpoint, Handler, Json, in_thread, inval
 from localvertex.jobs import resources
 from localvertex.jobs.resources import OPERATIONS
 from localvertex.jobs.store import ResourceStore
-from localvertex.jobs.validation import found_errors
+from localvertex.jobs.validation import canonical, found_errors
 from localvertex.misread import error_of, is_repeated, misread
 from localvertex.partial import camel_tree, chosen, enum_numbers, field_tree, unknown_paths
 from vertexrig.spec import messages
@@ -330,15 +329,6 @@ def _at(data: Json, field: str) -> str:
     return str(value or "")
 
 
-def canonical(kind: str, data: Mapping[str, Any], place: str = "") -> Json:
-    """Return JSON of a message in its canonical form; 400 for what is not the message. `place` is where it is in the request."""
-    try:
-        return messages.from_message(messages.to_message(kind, dict(data)))
-    except (json_format.ParseError, ValueError, TypeError) as error:
-        found = misread(messages.message_class(kind).DESCRIPTOR, data, place)
-        raise (error_of(found) if found else invalid(f"Invalid JSON payload received. {error}")) from None
-
-
 def check_location(name: str) -> None:
     """Raise a 400 for a resource name with an invalid project or location."""
     found = resources.PLACE.match(name)
@@ -389,16 +379,6 @@ def operation(store: ResourceStore, done: Done, version: str) -> Json:
     return shown if done.begins else body
 
 
-def location_of(name: str) -> str:
-    """Return `projects/123/locations/us-central1` of a resource name."""
-    return "/".join(name.split("/")[:4])
-
-
 def exists(name: str, words: str = "Requested entity already exists: {}") -> ApiError:
     """Return a 409."""
     return ApiError(409, words.format(name))
-
-
-def precondition(message: str) -> ApiError:
-    """Return a 400 FAILED_PRECONDITION."""
-    return ApiError(400, message, status="FAILED_PRECONDITION")

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Callable
 
-from localvertex.http import ApiError, Endpoint, Json, invalid, no_method_routes, not_found
+from localvertex.http import ApiError, Endpoint, Json, invalid, no_method_routes, not_found, precondition
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.resources import SCHEDULES
@@ -136,4 +136,4 @@ def _checked(parent: str) -> str:
 
 def _wrong_state(needed: str, method: str) -> ApiError:
     """Return the error of a method that takes a job in another state (messages of gcloud, 2026)."""
-    return ApiError(400, f"Job.state must be {needed} for {method}.", status="FAILED_PRECONDITION")
+    return precondition(f"Job.state must be {needed} for {method}.")

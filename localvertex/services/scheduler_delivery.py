@@ -17,15 +17,8 @@ REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connec
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudscheduler")
 # HTTP status -> google.rpc code (google/rpc/code.proto, "HTTP Mapping")
 CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4}
-UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = (
-    2,
-    3,
-    4,
-    7,
-    12,
-    13,
-    14,
-)
+UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED = 2, 3, 4, 7
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
 
 
 @dataclass(frozen=True)
@@ -53,11 +46,9 @@ def refusal(host: str) -> str | None:
         here = host in LOOPBACK or ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = False
-    return (
-        None
-        if here
-        else f"The local Vertex is a development server and sends requests to this machine only, not to {host!r}."
-    )
+    if here:
+        return None
+    return f"The local Vertex is a development server and sends requests to this machine only, not to {host!r}."
 
 
 def stand_in_token(job: Json) -> str | None:

@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from localvertex.http import Json, invalid
+from localvertex.jobs.validation import canonical
 from localvertex.misread import error_of
 from localvertex.services.collection import replaced
-from localvertex.services.router import canonical, masked
+from localvertex.services.router import masked
 from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import snake
@@ -37,8 +38,8 @@ APP_ENGINE_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
 TARGETS = {"httpTarget": "HTTP", "pubsubTarget": "PUB_SUB", "appEngineHttpTarget": "APP_ENGINE_HTTP"}
 """Fields of which a job has one (a oneof of the message), and the name of each in log entries; only HTTP targets are delivered to."""
 TOKENS = ("oidcToken", "oauthToken")
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 """Fields of httpTarget of which a job has one at most (a oneof of the message)."""
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
 
 

@@ -17,7 +17,7 @@ from localvertex.jobs.listing import answer, offset_of, page_size
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner.environment import local_path
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, location_of
+from localvertex.services.router import PACKAGE, Done, Method
 from vertexrig.spec.states import RUNNING
 from vertexrig.times import nanoseconds
 
@@ -124,7 +124,7 @@ class Tensorboards:
         if not (request.get("tensorboard") or {}).get("isDefault") or not made:
             return done
         name = str(made["name"])
-        for other in self.store.listed(BOARDS.plural, location_of(name)):
+        for other in self.store.listed(BOARDS.plural, resources.place_of(name)):
             if other.name != name and other.body.get("isDefault"):
                 self.store.change(other.name, lambda body, _: body.update(isDefault=False))
         return done

@@ -8,17 +8,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localvertex.http import ApiError, Json, invalid, not_found, token_of
+from localvertex.http import ApiError, Json, invalid, not_found, precondition
 from localvertex.jobs import resources
-from localvertex.jobs.listing import answer, offset_of, page_size
+from localvertex.jobs.listing import answer, page_size, portion
 from localvertex.jobs.resources import STUDIES
 from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.jobs.studies import new_engine
 from localvertex.jobs.study_engine import StudyEngine, StudyExhausted
 from localvertex.jobs.validation import found_errors, whole_numbers
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
+from localvertex.services.router import PACKAGE, Done, Method, exists
 from vertexrig import spec
-from vertexrig.errors import ConfigError, VertexrigError
+from vertexrig.errors import ConfigError
 from vertexrig.finding import Severity
 from vertexrig.spec.api_names import snake
 from vertexrig.spec.objective import dominates
@@ -62,12 +63,7 @@ class Vizier:
         if not name:
             raise invalid("Study display_name is required.")
         canonical = _study_spec(study.get("studySpec") or {})
-        try:
-            StudyEngine(canonical)
-        except VertexrigError as error:
-            raise found_errors([("study_spec", str(error))]) from None
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            raise found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+        new_engine(canonical, "study_spec")
         with self._lock:
             if self._named(parent, name) is not None:
                 raise exists(f"{parent}/{STUDIES} with the display name {name!r}")
@@ -124,7 +120,7 @@ class Vizier:
             }
         details = {"clientId": client} if client else {}
         return Done(
-            location_of(name),
+            resources.place_of(name),
             "SuggestTrialsMetadata",
             "SuggestTrialsResponse",
             response,
@@ -178,7 +174,7 @@ class Vizier:
                 raise invalid("The trial's parameters are not a point of the study's search space.")
             number = self._next(name)
             trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
-            at = seconds_since_1970(resources.now())
+            at = _now()
             if final or state != "REQUESTED":
                 trial.move(TrialState.ACTIVE, at=at)
             if final:
@@ -195,13 +191,11 @@ class Vizier:
 
     def list_trials(self, request: Json) -> Json:
         """ListTrials, the newest first (recording of 2025-04-11)."""
-        name = request["parent"]
         size = page_size(request, _LARGEST_PAGE, _LARGEST_PAGE)
-        start = offset_of(str(request.get("pageToken", "")))
         with self._lock:
-            records = list(self._engine(self.studies.stored(name))[1].values())[::-1]
-        following = token_of(str(start + size)) if start + size < len(records) else ""
-        return answer("trials", [_shown(one) for one in records[start : start + size]], following)
+            records = list(self._engine(self.studies.stored(request["parent"]))[1].values())[::-1]
+        found, following = portion(records, size, str(request.get("pageToken", "")))
+        return answer("trials", [_shown(one) for one in found], following)
 
     def measure(self, request: Json) -> Json:
         """AddTrialMeasurement."""
@@ -246,7 +240,7 @@ class Vizier:
         with self._lock:
             trial, record = self._running(request["name"])
             if trial.state is TrialState.ACTIVE:
-                trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
+                trial.move(TrialState.STOPPING, at=_now())
             return _shown(self._save(_study_of(trial.name), {**record, **trial.record()}))
 
     def check_stopping(self, request: Json) -> Done:
@@ -258,11 +252,13 @@ class Vizier:
             trial = engine.trials[str(record["id"])]
             stopped = not trial.state.ended and (engine.should_stop(trial.id) or engine.interrupted() is not None)
             if stopped and trial.state is TrialState.ACTIVE:
-                trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
+                trial.move(TrialState.STOPPING, at=_now())
                 self._save(_study_of(name), {**record, **trial.record()})
         kind = "CheckTrialEarlyStoppingStateMetatdata"  # the API's own spelling
         answered, details = {"shouldStop": stopped}, {"study": _study_of(name), "trial": name}
-        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", answered, name, details=details)
+        return Done(
+            resources.place_of(name), kind, "CheckTrialEarlyStoppingStateResponse", answered, name, details=details
+        )
 
     def optimal(self, request: Json) -> Json:
         """ListOptimalTrials: those that no other trial dominates."""
@@ -350,6 +346,10 @@ def _sent(value: Any) -> Any:
     if isinstance(value, dict) and value.get("elapsedDuration") == "0s":
         return {key: one for key, one in value.items() if key != "elapsedDuration"}
     return value
+
+
+def _now() -> float:
+    return seconds_since_1970(resources.now())
 
 
 def _study_of(trial: str) -> str:

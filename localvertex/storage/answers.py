@@ -122,8 +122,8 @@ class JsonApi(Api):
             return response
         if request.query_params.get("alt") == "media" and 400 <= response.status_code != UNSERVED:
             message = json.loads(bytes(response.body))["error"]["message"]
-            headers = {key: value for key, value in response.headers.items() if not key.startswith("content-")}
-            headers |= {key: value for key, value in response.headers.items() if key == "content-range"}
+            own = response.headers.items()
+            headers = {key: value for key, value in own if key == "content-range" or not key.startswith("content-")}
             return Response(message, response.status_code, headers, media_type="text/html; charset=UTF-8")
         tag = _TAG.search(bytes(response.body)) if response.status_code == 200 else None
         if tag:  # whether or not `fields` names it

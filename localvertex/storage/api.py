@@ -26,7 +26,7 @@ from localvertex.http import (
 )
 from localvertex.storage import media
 from localvertex.storage.conditions import Conditions, whole_number
-from localvertex.storage.names import base, conditions, glob, object_of
+from localvertex.storage.names import base, conditions, generation, glob, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
     EVENTS,
@@ -148,6 +148,17 @@ def _place(o: Object) -> Json:
     return {"bucket": o.bucket, "object": o.name, "generation": str(o.generation)}
 
 
+def _acl_place(owner: Bucket | Object, field: str) -> Json:
+    """Return where an access control list is, as its entries say; those for new objects say nothing."""
+    if field == "defaultObjectAcl":
+        return {}
+    return {"bucket": owner.name} if isinstance(owner, Bucket) else _place(owner)
+
+
+def _tag(owner: Bucket | Object) -> str:
+    return etag(owner.metageneration) if isinstance(owner, Bucket) else etag(owner.generation, owner.metageneration)
+
+
 class StorageApi:
     """The handlers of the metadata endpoints, over one store."""
 
@@ -262,38 +273,32 @@ class StorageApi:
 
     async def list_acl(self, request: Request, values: Values) -> Response:
         """List bucketAccessControls, defaultObjectAccessControls or objectAccessControls."""
-        bucket = await in_thread(self.store.bucket, values["bucket"])
-        if is_uniform(bucket.meta):
-            raise no_acl("get", "an object" if "object" in values else "a bucket")
-        field, where, meta = values.get("list", "acl"), {"bucket": bucket.name}, bucket.meta
-        tag = etag(bucket.metageneration)
-        if "object" in values:
-            found = await in_thread(self.store.get, *object_of(values))
-            where, meta, tag = _place(found), found.meta, etag(found.generation, found.metageneration)
-        items = acl(meta, field, {} if field == "defaultObjectAcl" else where, base(request), tag=tag)
+        owner, field = await self._of_acl(request, values), values.get("list", "acl")
+        items = acl(owner.meta, field, _acl_place(owner, field), base(request), tag=_tag(owner))
         kind = items[0]["kind"] if items else "storage#objectAccessControl"
         return JSONResponse({"kind": f"{kind}s", **({"items": items} if items else {})})
 
+    async def _of_acl(self, request: Request, values: Values) -> Bucket | Object:
+        """Return what has the access control list of a request; 400 where the bucket rules out lists."""
+        bucket: Bucket = await in_thread(self.store.bucket, values["bucket"])
+        if is_uniform(bucket.meta):
+            verb = "get" if request.method == "GET" else "update"
+            raise no_acl(verb, "an object" if "object" in values else "a bucket")
+        return await in_thread(self.store.get, *object_of(values)) if "object" in values else bucket
+
     async def acl_entry(self, request: Request, values: Values) -> Response:
         """Get, insert, replace or delete an entry of an access control list."""
-        bucket = await in_thread(self.store.bucket, values["bucket"])
-        if is_uniform(bucket.meta):
-            raise no_acl(
-                "get" if request.method == "GET" else "update", "an object" if "object" in values else "a bucket"
-            )
+        owner = await self._of_acl(request, values)
         sent = await read_json(request) if request.method in ("POST", "PUT", "PATCH") else {}
         field, entity = values.get("list", "acl"), values.get("entity") or str(sent.get("entity") or "")
-        where: Json = {} if field == "defaultObjectAcl" else {"bucket": bucket.name}
-        found = await in_thread(self.store.get, *object_of(values)) if "object" in values else None
-        own, where = (bucket.meta, where) if found is None else (found.meta, _place(found))
-        present = next((one for one in own.get(field, PROJECT_PRIVATE) if one["entity"] == entity), None)
+        present = next((one for one in owner.meta.get(field, PROJECT_PRIVATE) if one["entity"] == entity), None)
         if request.method in ("GET", "DELETE") and present is None:
             raise not_found("The specified key does not exist.")
         made = present
         if request.method in ("POST", "PUT", "PATCH"):
             role = sent.get("role") or (request.method == "PATCH" and (present or {}).get("role"))
             rule = {"entity": entity, "role": role}
-            made = checked_acl([rule], of_bucket=found is None and field == "acl")[0]
+            made = checked_acl([rule], of_bucket=isinstance(owner, Bucket) and field == "acl")[0]
             entity = made["entity"]
         is_owner = entity == PROJECT_PRIVATE[0]["entity"] and field == "acl" and request.method != "GET"
         if is_owner and (request.method == "DELETE" or (made or {})["role"] != "OWNER"):
@@ -303,14 +308,14 @@ class StorageApi:
             kept = [one for one in meta.get(field, PROJECT_PRIVATE) if one["entity"] != entity]
             return {**meta, field: kept if request.method == "DELETE" else [*kept, made]}
 
-        if request.method != "GET" and found is not None:
-            found = await in_thread(self.store.change, found.bucket, found.name, change, conditions(request))
+        if request.method != "GET" and isinstance(owner, Object):
+            owner = await in_thread(self.store.change, owner.bucket, owner.name, change, conditions(request))
         elif request.method != "GET":
-            bucket = await in_thread(self.store.change_bucket, bucket.name, change, conditions(request))
+            owner = await in_thread(self.store.change_bucket, owner.name, change, conditions(request))
         if request.method == "DELETE":
             return Response(status_code=204)
-        tag = etag(bucket.metageneration) if found is None else etag(found.generation, found.metageneration)
-        return JSONResponse(acl({field: [made]}, field, where, base(request), tag=tag)[0])
+        where = _acl_place(owner, field)
+        return JSONResponse(acl({field: [made]}, field, where, base(request), tag=_tag(owner))[0])
 
     async def get_layout(self, request: Request, values: Values) -> Response:
         """buckets.getStorageLayout."""
@@ -398,16 +403,13 @@ class StorageApi:
         """objects.get, with or without alt=media."""
         if request.query_params.get("alt") == "media":
             return await media.download(self.store, request, values)
-        where = object_of(values)
-        found = await in_thread(
-            self.store.get, *where, conditions(request), whole_number(request.query_params, "generation")
-        )
+        found = await in_thread(self.store.get, *object_of(values), conditions(request), generation(request))
         media.check_etag(request, found)
         return await self._answer(request, found)
 
     async def change_object(self, request: Request, values: Values) -> Response:
         """objects.patch and objects.update."""
-        where, wanted = object_of(values), whole_number(request.query_params, "generation")
+        where, wanted = object_of(values), generation(request)
         bucket = await in_thread(self.store.bucket, where.bucket)
         change = await _change(request, OBJECT_FIELDS, bucket.meta)
         changed = await in_thread(self.store.change, *where, change, conditions(request), wanted)
@@ -415,7 +417,7 @@ class StorageApi:
 
     async def restore_object(self, request: Request, values: Values) -> Response:
         """objects.restore: nothing is deleted softly here."""
-        where, wanted = object_of(values), whole_number(request.query_params, "generation")
+        where, wanted = object_of(values), generation(request)
         if wanted is None or wanted <= 0:
             raise invalid("Invalid argument.")
         await in_thread(self.store.bucket, where.bucket)
@@ -423,9 +425,7 @@ class StorageApi:
 
     async def delete_object(self, request: Request, values: Values) -> Response:
         """objects.delete."""
-        await in_thread(
-            self.store.delete, *object_of(values), conditions(request), whole_number(request.query_params, "generation")
-        )
+        await in_thread(self.store.delete, *object_of(values), conditions(request), generation(request))
         return Response(status_code=204)
 
     async def _copied(self, request: Request, values: Values) -> Object:

@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localvertex.http import ApiError, Json, in_thread, invalid, missing_parameter, parse_json
-from localvertex.storage.conditions import MESSAGE, whole_number
-from localvertex.storage.names import base, check_bucket, check_object, conditions, object_of
+from localvertex.storage.conditions import MESSAGE
+from localvertex.storage.names import base, check_bucket, check_object, conditions, generation, object_of
 from localvertex.storage.object_files import CHUNK
 from localvertex.storage.resources import (
     OBJECT_FIELDS,
@@ -145,7 +145,7 @@ async def download(store: ObjectStore, request: Request, values: Mapping[str, st
 
 def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
     """Return the whole answer in one thread; only what is longer than a chunk is read while it is sent."""
-    found = store.get(*object_of(values), conditions(request), whole_number(request.query_params, "generation"))
+    found = store.get(*object_of(values), conditions(request), generation(request))
     check_etag(request, found)
     found, descriptor = store.open(store.digested(found))
     try:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from localvertex.http import invalid
-from localvertex.storage.conditions import Conditions
+from localvertex.storage.conditions import Conditions, whole_number
 
 # With dots up to 222 characters, of which each part has at most 63.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -96,6 +96,11 @@ def glob(text: str) -> re.Pattern[str]:
 def conditions(request: Request, *, source: bool = False) -> Conditions:
     """Return the preconditions of a request's query."""
     return Conditions.of(dict(request.query_params), source=source)
+
+
+def generation(request: Request) -> int | None:
+    """Return the generation that a request asks for, None for the live one."""
+    return whole_number(request.query_params, "generation")
 
 
 def base(request: Request) -> str:

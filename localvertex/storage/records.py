@@ -84,11 +84,9 @@ class Records:
         """Forget a bucket, its objects and uploads, and its policy."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
-            connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
-            connection.execute("DELETE FROM noncurrent WHERE bucket = ?", (name,))
-            # An upload must not end in another bucket that later gets this name.
-            connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
-            connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
+            # Uploads, too: one must not end in another bucket that later gets this name.
+            for table in ("objects", "noncurrent", "uploads", "policies"):
+                connection.execute(f"DELETE FROM {table} WHERE bucket = ?", (name,))
 
     def object(self, bucket: str, name: str) -> Object | None:
         """Return an object's record."""

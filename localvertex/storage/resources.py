@@ -142,7 +142,7 @@ NOTIFICATION_FIELDS: Rules = {
 _CLASS: Rule = (lambda value: value in CLASSES, "")
 """Without words: the service says "Invalid argument." alone."""
 
-_OBJECT_TEXTS = (*("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl"),)
+_OBJECT_TEXTS = ("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl")
 OBJECT_FIELDS: Rules = {
     **dict.fromkeys(_OBJECT_TEXTS, _TEXT),
     **dict.fromkeys(("temporaryHold", "eventBasedHold"), _BOOLEAN),
@@ -497,20 +497,18 @@ def is_uniform(meta: Json) -> bool:
     return isinstance(named, dict) and named.get("enabled") is True
 
 
+_NO_ACL = {
+    "get a bucket": "get legacy ACL for a bucket that has uniform bucket-level access",
+    "update a bucket": "use ACL API to update bucket policy when uniform bucket-level access is enabled",
+    "update an object": "update access control for an object when uniform bucket-level access is enabled",
+}
+
+
 def no_acl(verb: str, what: str) -> ApiError:
     """Return the refusal of an access control list where a bucket has uniform access."""
     link = "https://cloud.google.com/storage/docs/uniform-bucket-level-access"
-    refused = {
-        ("get", "a bucket"): "Cannot get legacy ACL for a bucket that has uniform bucket-level access",
-        (
-            "update",
-            "a bucket",
-        ): "Cannot use ACL API to update bucket policy when uniform bucket-level access is enabled",
-    }
-    if (verb, what) == ("update", "an object"):
-        refused[verb, what] = "Cannot update access control for an object when uniform bucket-level access is enabled"
-    usual = f"Cannot {verb} legacy ACL for {what} when uniform bucket-level access is enabled"
-    return invalid(f"{refused.get((verb, what), usual)}. Read more at {link}")
+    usual = f"{verb} legacy ACL for {what} when uniform bucket-level access is enabled"
+    return invalid(f"Cannot {_NO_ACL.get(f'{verb} {what}', usual)}. Read more at {link}")
 
 
 _PERIODS = {

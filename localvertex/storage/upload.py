@@ -173,10 +173,6 @@ class Uploads:
         self.store.records.save_upload(upload)
         return upload
 
-    async def _upload(self, request: Request, values: Values) -> Upload:
-        upload_id = request.query_params.get("upload_id", "")
-        return await in_thread(self.find, upload_id, values["bucket"])
-
     def find(self, upload_id: str, bucket: str) -> Upload:
         """Return an open upload to a bucket, 404 if there is none."""
         upload = self.store.records.upload(upload_id)
@@ -188,7 +184,7 @@ class Uploads:
 
     async def cancel(self, request: Request, values: Values) -> Response:
         """Cancel an upload: 499, as the service answers."""
-        upload = await self._upload(request, values)
+        upload = await in_thread(self.find, request.query_params.get("upload_id", ""), values["bucket"])
         await in_thread(self.store.records.drop_upload, upload.id)
         await in_thread(self.path(upload).unlink, missing_ok=True)
         if len(self._cancelled) < MOST_CANCELLED:
@@ -207,7 +203,7 @@ class Uploads:
         lock = self._locks.setdefault(upload_id, asyncio.Lock())
         # A client that has lost an answer sends a chunk again while the first one may still be written.
         async with lock:
-            upload = await self._upload(request, values)
+            upload = await in_thread(self.find, upload_id, values["bucket"])
             if upload.generation is not None:
                 return await self._finished(request, upload)
             chunk = content_range(request.headers.get("content-range"))

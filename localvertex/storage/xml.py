@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime, formatdate
+from pathlib import Path
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -45,8 +46,8 @@ from vertexrig.text import markup
 
 Values = Mapping[str, str]
 _DECLARATION = "<?xml version='1.0' encoding='UTF-8'?>"
-_NAMESPACES = ("http://doc.s3.amazonaws.com/2006-03-01", "http://s3.amazonaws.com/doc/2006-03-01/")
-"""Of a listing, and of a multipart upload."""
+_OF_LISTING, _OF_UPLOAD = "http://doc.s3.amazonaws.com/2006-03-01", "http://s3.amazonaws.com/doc/2006-03-01/"
+"""Namespaces of a listing, and of a multipart upload."""
 _CODES = {
     304: ("NotModified", ""), 400: ("InvalidArgument", "Invalid argument."), 403: ("AccessDenied", "Access denied."),
     404: ("NoSuchKey", "The specified key does not exist."), 405: ("MethodNotAllowed", ""),
@@ -190,7 +191,7 @@ class XmlApi(Api):
         inner += "".join(f"<CommonPrefixes><Prefix>{markup(one)}</Prefix></CommonPrefixes>" for one in page.prefixes)
         now = formatdate(usegmt=True)
         headers = {"cache-control": "private, max-age=0", "date": now, "expires": now}
-        body = f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>"
+        body = f"{_DECLARATION}<ListBucketResult xmlns='{_OF_LISTING}'>{head}{inner}</ListBucketResult>"
         return _xml(body, headers=headers)
 
     async def put(self, request: Request, values: Values) -> Response:
@@ -206,7 +207,7 @@ class XmlApi(Api):
             if "uploadId" in asked:
                 upload = await in_thread(self.uploads.find, asked["uploadId"], values["bucket"])
                 number = query_int(request, "partNumber", default=0, high=10_000)
-                part = self.uploads.path(replace(upload, id=f"{upload.id}.{number}"))
+                part = self._part_path(upload, number)
                 with path.open("rb") as stored:
                     md5, crc32c = await in_thread(digests, stored.fileno())
                 path.replace(part)
@@ -232,16 +233,15 @@ class XmlApi(Api):
         if "uploadId" in asked:
             return await self._complete(request, values)
         await media.check_target(self.store, where.bucket, request)
-        if "uploads" in asked:
-            upload = await in_thread(self.uploads.start, *where, await self._fields(request, where.bucket), {})
-            inner = f"<Bucket>{where.bucket}</Bucket><Key>{markup(where.name)}</Key><UploadId>{upload.id}</UploadId>"
-            result = "InitiateMultipartUploadResult"
-            return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>")
-        if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        in_parts = "uploads" in asked
+        if not in_parts and request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ApiError(400, "Missing policy", reason="InvalidPolicyDocument")
-        if request.headers.get("x-goog-resumable") != "start":
+        if not in_parts and request.headers.get("x-goog-resumable") != "start":
             raise invalid("A POST to an object needs the header x-goog-resumable: start.")
         upload = await in_thread(self.uploads.start, *where, await self._fields(request, where.bucket), {})
+        if in_parts:
+            inner = f"<Bucket>{where.bucket}</Bucket><Key>{markup(where.name)}</Key><UploadId>{upload.id}</UploadId>"
+            return _upload_result("InitiateMultipartUpload", inner)
         # Both forms of the address name the bucket: a request to the bucket's own host has it in its path by now.
         location = f"{base(request)}/{where.bucket}/{quote(where.name)}?upload_id={upload.id}"
         if request.url.hostname and request.url.hostname.startswith(f"{where.bucket}."):
@@ -263,15 +263,17 @@ class XmlApi(Api):
             "MaxParts": str(most), "IsTruncated": str(more).lower(),
         })  # fmt: skip
         parts = [await in_thread(self._part, upload, number) for number in shown]
-        result = "ListPartsResult"
-        return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{head}{''.join(parts)}</{result}>")
+        return _upload_result("ListParts", f"{head}{''.join(parts)}")
+
+    def _part_path(self, upload: Upload, number: int) -> Path:
+        return self.uploads.path(replace(upload, id=f"{upload.id}.{number}"))
 
     def _numbers(self, upload_id: str) -> Sequence[int]:
         ends = (path.name.rpartition(".")[2] for path in self.uploads.folder.glob(f"{upload_id}.*"))
         return sorted(int(end) for end in ends if end.isdigit())
 
     def _part(self, upload: Upload, number: int) -> str:
-        with self.uploads.path(replace(upload, id=f"{upload.id}.{number}")).open("rb") as stored:
+        with self._part_path(upload, number).open("rb") as stored:
             md5, _ = digests(stored.fileno())
             stat = os.fstat(stored.fileno())
         texts = {"PartNumber": str(number), "LastModified": time_text(stat.st_mtime_ns // 1000)}
@@ -282,7 +284,7 @@ class XmlApi(Api):
         upload = await in_thread(self.uploads.find, request.query_params["uploadId"], values["bucket"])
         text = (await read_body(request)).decode("utf-8", "replace")
         numbers = [int(one) for one in re.findall(r"<(?:\w+:)?PartNumber>\s*(\d{1,5})\s*<", text)]
-        paths = [self.uploads.path(replace(upload, id=f"{upload.id}.{number}")) for number in numbers]
+        paths = [self._part_path(upload, number) for number in numbers]
         if not paths or numbers != sorted(set(numbers)) or not all(path.is_file() for path in paths):
             raise ApiError(400, "One or more of the specified parts could not be found.", reason="InvalidPart")
         whole = self.store.files.temp()
@@ -291,8 +293,7 @@ class XmlApi(Api):
         made = await in_thread(self.store.put, upload.bucket, upload.name, whole, meta, components=len(paths))
         await in_thread(self._drop, upload.id)
         inner = f'<Bucket>{made.bucket}</Bucket><Key>{markup(made.name)}</Key><ETag>"{media.xml_etag(made)}"</ETag>'
-        result = "CompleteMultipartUploadResult"
-        return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>", 200, _made(made))
+        return _upload_result("CompleteMultipartUpload", inner, _made(made))
 
     def _drop(self, upload_id: str) -> None:
         """Forget a multipart upload and its parts."""
@@ -328,6 +329,11 @@ class BucketPaths:
 
 def _xml(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body or None, status, dict(headers or {}), media_type="application/xml; charset=UTF-8")
+
+
+def _upload_result(method: str, inner: str, headers: Mapping[str, str] | None = None) -> Response:
+    name = f"{method}Result"
+    return _xml(f"{_DECLARATION}<{name} xmlns='{_OF_UPLOAD}'>{inner}</{name}>", headers=headers)
 
 
 def _elements(texts: Mapping[str, str]) -> str:

@@ -278,9 +278,16 @@ def test_planted_secrets_reach_neither_a_package_nor_a_trainer(tmp_path: Path, m
         assert {name: environment.get(name) for name in needed} == needed
 
 
-@pytest.mark.parametrize("uri", ["gs://out/a/../../../escaped", "gs://out/..", "/gcs/out/../../escaped"])
-@pytest.mark.parametrize("where", ["output", "argument", "variable", "package"])
-def test_paths_do_not_lead_out_of_a_bucket(tmp_path: Path, uri: str, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "uri"),
+    [
+        *(("output", uri) for uri in ("gs://out/a/../../../escaped", "gs://out/..", "/gcs/out/../../escaped")),
+        *(("argument", uri) for uri in ("gs://out/a/../../../escaped", "/gcs/out/../../escaped")),
+        ("variable", "gs://out/.."),
+        ("package", "gs://out/a/../../../escaped"),
+    ],
+)
+def test_paths_do_not_lead_out_of_a_bucket(tmp_path: Path, where: str, uri: str) -> None:
     """A job whose output, argument, variable or package has a `..` in its bucket path fails, and makes nothing."""
     root = tmp_path / "state"
     sdist(root / "gs/packages/trainer.tar.gz")

@@ -44,32 +44,36 @@ def test_a_database_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("damage", ["garbage", "folder", "newer"])
-def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
-    """Garbage, a folder or a newer schema in place of any database: the server does not start, and names the file and
-    what to do; it starts again once the file is moved away.
-    """
-    with server.running(Settings(tmp_path / "whole")):
-        names = [path.relative_to(tmp_path / "whole") for path in databases(tmp_path / "whole")]
-    assert len(names) >= 3
-    for number, name in enumerate(names):
-        root = tmp_path / str(number)
-        path = root / name
-        state.bind(root)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if damage == "garbage":
-            path.write_bytes(os.urandom(5000))
-        elif damage == "folder":
-            path.mkdir()
-        else:
-            with closing(sqlite3.connect(path)) as connection:
-                connection.execute("PRAGMA user_version = 99")
-        with pytest.raises(UsageError) as refused, server.running(Settings(root)):
+def test_a_damaged_database_is_named(tmp_path: Path, damage: str) -> None:
+    """Garbage, a folder or a newer schema in place of a database: the file is named, and what to do."""
+    path = tmp_path / "state.sqlite3"
+    if damage == "garbage":
+        path.write_bytes(os.urandom(5000))
+    elif damage == "folder":
+        path.mkdir()
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(UsageError) as refused:
+        Database(path, "")
+    assert ("newer vertexrig" if damage == "newer" else f"mv {path} {path}.damaged") in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def test_a_server_names_each_damaged_database(tmp_path: Path) -> None:
+    """A server whose databases are all damaged names one after the other, and starts once they are moved away."""
+    with server.running(Settings(tmp_path)):
+        damaged = databases(tmp_path)
+    assert len(damaged) >= 3
+    for path in damaged:
+        path.write_bytes(os.urandom(5000))
+    for _ in range(len(damaged)):
+        with pytest.raises(UsageError) as refused, server.running(Settings(tmp_path)):
             pass
-        assert str(path) in str(refused.value)
-        assert ("newer vertexrig" if damage == "newer" else f"mv {path} {path}.damaged") in str(refused.value)
+        (path,) = (one for one in databases(tmp_path) if f"mv {one} {one}.damaged" in str(refused.value))
         path.rename(f"{path}.damaged")
-        with server.running(Settings(root)):
-            pass
+    with server.running(Settings(tmp_path)):
+        pass
 
 
 @pytest.mark.whole

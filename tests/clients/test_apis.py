@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import Run
-from tests.clients.kit import python
+from tests.clients.kit import AT_LENGTH, python
 from tests.support.jobkit import IMAGE
 
 PROGRAMS = Path(__file__).with_name("programs")
 
 
-@pytest.mark.parametrize("library", ["aiplatform_v1", "aiplatform_v1beta1"])
+@pytest.mark.parametrize("library", [pytest.param("aiplatform_v1", marks=AT_LENGTH), "aiplatform_v1beta1"])
 @pytest.mark.whole
 def test_the_generated_clients(library: str, run: Run) -> None:
     """Calls, operations, error details, empty lists and methods that are not served are the same over gRPC and REST."""

@@ -42,11 +42,6 @@ async def main():
 
 asyncio.run(main())
 """
-_GRPC = """
-from google.cloud import aiplatform_v1
-client = aiplatform_v1.JobServiceClient(client_options={'api_endpoint': 'us-central1-aiplatform.googleapis.com'})
-print(list(client.list_custom_jobs(parent='projects/p/locations/us-central1')), 'staging-bucket')
-"""
 _HTTP_CLIENT = "import http.client as c; h = c.HTTPSConnection('storage.googleapis.com'); h.request('GET', url); print(h.getresponse().read())"
 _NODE = "require('https').get(process.argv[1], got => got.pipe(process.stdout))"
 _FETCH = "fetch(process.argv[1]).then(got => got.text()).then(console.log)"
@@ -88,10 +83,7 @@ STACKS = (
     Stack("aiohttp", _AIO.replace("{given}", "{}"), ("aiohttp",)),
     Stack("aiohttp with trust_env", _AIO.replace("{given}", "{'trust_env': True}"), ("aiohttp",)),
     Stack("pycurl", _CURL, ("pycurl",), fails="SSL certificate"),
-    Stack("gcsfs", _GCSFS, ("gcsfs",), "python"),
     Stack("gcsfs 0.7.1", _GCSFS, ("gcsfs",), "old-gcsfs"),
-    Stack("google-cloud-storage", "from google.cloud import storage; print(*storage.Client().list_buckets())", ("google.cloud.storage",), "python"),
-    Stack("gRPC", _GRPC, ("google.cloud.aiplatform_v1",), "python"),
     Stack("curl", words=("curl", "--silent", URL)),
     Stack("GNU wget", words=("wget", "-qO-", URL)),
     Stack("Node fetch", words=("node", "-e", _FETCH, URL)),
@@ -100,10 +92,8 @@ STACKS = (
     Stack("Go", words=("go", "run", str(PROGRAMS / "fetch.go"), URL)),
     Stack("Perl", words=("perl", "-e", _PERL, URL)),
     Stack("Ruby", words=("ruby", "-e", _RUBY, URL)),
-    Stack("gsutil", words=("gsutil", "ls")),
-    Stack("gcloud storage", words=("gcloud", "storage", "ls")),
 )  # fmt: skip
-_SLOW = ("gRPC", "Java HttpClient", "gsutil", "gcloud storage", "gcsfs 0.7.1")
+_SLOW = ("Java HttpClient", "gcsfs 0.7.1")
 
 
 def _modules_of_perl(run: Run) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
@@ -23,6 +23,7 @@ from localvertex.front.variables import transparent
 from localvertex.http import dated
 from localvertex.state import RunningServer, env
 from tests.support import engines
+from tests.support.browser import chromium
 from tests.support.frontkit import Sink, fronted, sinking
 from tests.support.jobkit import with_trainer
 from tests.support.tools import gcloud_run
@@ -187,6 +188,13 @@ def front_client(front_variables: dict[str, str], monkeypatch: pytest.MonkeyPatc
     """A client that has nothing but the variables."""
     monkeypatch.setattr(os, "environ", front_variables)
     return requests.Session()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; not for longer than a module, because Playwright keeps an event loop running in the thread."""
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

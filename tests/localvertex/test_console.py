@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from localvertex import server
 from localvertex.front.variables import transparent
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
-from tests.support.browser import chromium
+from tests.support.browser import chromium_page, go, shown
 from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.tools import brief
 from tests.support.web import http
@@ -77,38 +76,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 @pytest.fixture
 def api(here: server.RunningServer) -> Api:
     return Api(here.url)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@contextmanager
-def shown(browser: Any, here: server.RunningServer, where: str = "", **options: Any) -> Iterator[Any]:
-    """The page at a place; no request leaves for another host, nothing is logged, and no dialog opens."""
-    page = browser.new_page(**{"viewport": {"width": 1600, "height": 900}, **options})
-    troubles: list[str] = []
-    page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on("dialog", lambda dialog: (troubles.append("a dialog"), dialog.dismiss()))
-    page.on(
-        "request", lambda one: troubles.append(one.url) if not one.url.startswith((f"{here.url}/", "data:")) else None
-    )
-    page.goto(f"{here.url}/{where}")
-    page.locator("#list > *").first.wait_for()
-    yield page
-    page.close()
-    assert troubles == []
-
-
-def go(page: Any, here: server.RunningServer, place: str) -> None:
-    """Open a place of the page that is shown, and wait for what is particular to it."""
-    section, _, rest = place.partition("/")
-    page.goto(f"{here.url}/#/{place}")
-    part = {"jobs": "head", "buckets": "objects"}[section] + f" {rest}" if rest else section
-    page.locator(f'main [data-part="{part}"]').wait_for()
 
 
 def test_an_empty_server_says_what_to_do(browser: Any, here: server.RunningServer) -> None:
@@ -471,18 +438,13 @@ def test_the_console_of_a_project_only_reads(project: server.RunningServer, stud
     assert http.get(f"{project.url}/vertex/v1/{parent}/customJobs/404").json()["error"]["code"] == 404
 
 
-@contextmanager
-def chromium_page(browser: Any) -> Iterator[Any]:
-    page = browser.new_page()
-    yield page
-    page.close()
-
-
 @pytest.mark.parametrize(("width", "scheme"), brief([(390, "light"), (1400, "dark"), (768, "light")], 2))
 def test_every_section_fits_and_follows_the_scheme(
     browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any], width: int, scheme: str
 ) -> None:
-    """Nothing scrolls sideways at 390, 768 and 1,400 pixels, dates are on one line, sections apart, and text is light on dark, or dark on light, as the reader asks."""
+    """Nothing scrolls sideways at 390, 768 and 1,400 pixels, dates are on one line, sections apart, commands beside their button, and text
+    is light on dark, or dark on light, as the reader asks.
+    """
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with shown(browser, here, **options) as page:
         for place in (*SECTIONS, "buckets/packages", f"jobs/{study['name']}", f"jobs/{_job_of_a_trial(api)}"):
@@ -497,6 +459,8 @@ def test_every_section_fits_and_follows_the_scheme(
         assert page.locator("#chart-history-0 svg").bounding_box()["width"] <= min(
             width, page.locator("#detail").bounding_box()["width"]
         )
+        page.get_by_text("Commands", exact=True).click()
+        assert apart(*(page.locator(f".commands {tag}").first.bounding_box() for tag in ("pre", "button")))
         page.goto(f"{here.url}/#/jobs")
         page.get_by_text("Overview").wait_for()
         assert apart(*(page.locator(one).first.bounding_box() for one in ("#list .rows", "#detail h2")))
@@ -561,15 +525,6 @@ def test_the_start_page_is_an_overview(browser: Any, here: server.RunningServer,
         row.click()
         heading = page.locator("#detail h2", has_text="a-name")
         assert heading.get_attribute("title") == name and heading.bounding_box()["height"] < 40
-
-
-def test_no_button_covers_a_command(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
-    """On a telephone of 390 pixels the button that copies lies beside its commands."""
-    with shown(browser, here, viewport={"width": 390, "height": 844}) as page:
-        go(page, here, f"jobs/{study['name']}")
-        page.get_by_text("Commands", exact=True).click()
-        pre, button = (page.locator(f".commands {tag}").first.bounding_box() for tag in ("pre", "button"))
-        assert apart(pre, button)
 
 
 def apart(one: dict[str, float], other: dict[str, float]) -> bool:

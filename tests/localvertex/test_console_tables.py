@@ -13,8 +13,7 @@ import pytest
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from tests.localvertex.test_console import chromium_page, go, shown
-from tests.support.browser import chromium
+from tests.support.browser import chromium_page, go, shown
 from tests.support.jobkit import Api, job, pool
 from vertexrig.cloud.storage import Storage
 from vertexrig.runs.deliveries import Delivery
@@ -26,12 +25,6 @@ PLACE = "projects/123/locations/us-central1"
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     with server.running(Settings(tmp_path_factory.mktemp("tables"))) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
 
 
 def give(here: server.RunningServer, number: int, **more: Any) -> str:
@@ -79,6 +72,26 @@ def test_conditional_parameters_stand_under_their_heads(browser: Any, here: serv
     assert found == [
         {"loss": "0.125", "way": "deep", "depth": "3", "rate": "0.25"},
         {"loss": "0.125", "way": "flat", "depth": "", "rate": "0.5"},
+    ]
+
+
+@pytest.mark.whole
+def test_candidates_are_shown_beside_each_other(browser: Any, here: server.RunningServer) -> None:
+    """The page of a job with candidates lists the jobs of its request in order, with how long each waited and why it ended; no others."""
+    labels = [{"vertexrig_claim": "a-1", "vertexrig_candidate": "1"}]
+    labels += [
+        {"vertexrig_claim": f"{first}-2", "vertexrig_first": f"{first}-1", "vertexrig_candidate": "3"} for first in "ab"
+    ]
+    made = [
+        give(here, number, displayName="climbs", labels=own, jobSpec=job(pool("pass")))
+        for number, own in enumerate(labels, 81)
+    ]
+    with shown(browser, here, f"#/jobs/{made[1]}") as page:
+        page.get_by_text("Candidates (2 with a job)").wait_for()
+        rows = page.locator("[data-part^=candidates] tbody tr").all_inner_texts()
+    assert [row.split("\t")[:4] for row in rows] == [
+        ["1", "81", "us-central1", "succeeded"],
+        ["3", "82", "us-central1", "succeeded"],
     ]
 
 

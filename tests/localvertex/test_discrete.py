@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from localvertex.jobs import studies
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
 from localvertex.runner import Line, RunOptions, keras2, run_job
@@ -29,6 +31,11 @@ REPORT = (
     "open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'a').write(json.dumps({{'accuracy': '1', 'global_step': '1', 'timestamp': 1}}))\n{then}"
 )
 STRICT = REPORT.format(first="int(args[-1].partition('=')[2])", then="")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_trainer(tmp_path_factory.mktemp("discrete"))
 
 
 def study(code: str, trials: int) -> dict[str, Any]:
@@ -62,13 +69,18 @@ def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
 
 
 class Scheduled:
-    """Runs trials that refuse 8.0 at their start and end well with 8, each when `end` says so."""
+    """Runs trials that refuse arguments with an ending, each until `end` is called; notes what they get.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.args, self.ended = folder, dict[str, str](), set[str]()
+    With `metric` they report before they end so.
+    """
+
+    def __init__(self, folder: Path, refuses: str = ".0", *, metric: bool = False) -> None:
+        self.refuses, self.metric = refuses, metric
+        self.folder, self.args, self.ended, self.got = folder, dict[str, str](), set[str](), list[str]()
 
     def start(self, trial: Trial, args: list[str]) -> Handle:
         self.args[trial.id] = args[-1]
+        self.got.append(args[-1])
         self.ended.discard(trial.id)
         return Handle(trial.id, self.folder / f"{trial.id}.metrics")
 
@@ -79,12 +91,12 @@ class Scheduled:
 
     def end(self, trial: str) -> None:
         self.ended.add(trial)
-        if not self.args[trial].endswith(".0"):
+        if self.metric or not self.args[trial].endswith(self.refuses):
             report = {"accuracy": "1", "global_step": "1", "timestamp": 1}
             (self.folder / f"{trial}.metrics").write_text(json.dumps(report))
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
-        refused = self.args[handle.custom_job].endswith(".0")
+        refused = self.args[handle.custom_job].endswith(self.refuses)
         return TrialOutcome(not refused, "", early=refused) if handle.custom_job in self.ended else None
 
     def stop(self, handle: Handle) -> None:
@@ -128,30 +140,43 @@ def test_both_jobs_of_a_trial_are_the_trials(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "discrete", "expected", "state"),
+    ("refuses", "metric", "discrete", "expected", "state"),
     [
-        (STRICT, "decimal", ["--units=8.0"], "INFEASIBLE"),
-        (STRICT, "whole", ["--units=8"], "SUCCEEDED"),
-        (REPORT.format(first="", then=""), "retry", ["--units=8.0"], "SUCCEEDED"),
-        (REPORT.format(first="1 / 0", then=""), "retry", ["--units=8.0", "--units=8"], "INFEASIBLE"),
-        (REPORT.format(first="", then="1 / 0"), "retry", ["--units=8.0"], "INFEASIBLE"),
+        (".0", False, "decimal", ["--units=8.0"], "INFEASIBLE"),
+        (".0", False, "whole", ["--units=8"], "SUCCEEDED"),
+        ("never", False, "retry", ["--units=8.0"], "SUCCEEDED"),
+        ("", False, "retry", ["--units=8.0", "--units=8"], "INFEASIBLE"),
+        (".0", True, "retry", ["--units=8.0"], "INFEASIBLE"),
     ],
     ids=["decimal", "whole", "both-read", "another-cause", "after-a-metric"],
 )
-def test_when_a_trial_is_run_again(root: Path, code: str, discrete: str, expected: list[str], state: str) -> None:
-    """Once, before any metric, and not where one form is chosen; nothing is said where whole numbers did not help."""
-    got, notes, done = go(root, code, discrete=discrete)
-    assert (got, [trial["state"] for trial in done["trials"]], notes) == (expected, [state], [])
-
-
-@pytest.mark.parametrize(("first", "got"), [("sys.exit(2)", 2), ("sys.exit(1)", 1)])
-def test_refused_arguments_are_an_end_at_the_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch, first: str, got: int
+def test_when_a_trial_is_run_again(
+    tmp_path: Path, refuses: str, metric: bool, discrete: str, expected: list[str], state: str
 ) -> None:
-    """However long its imports took, a trainer that ends with argparse's status 2 is run again with whole numbers."""
-    monkeypatch.setattr(studies, "_AT_START_S", -1.0)
-    refused = f"import sys\nif '.' in args[-1]: {first}"
-    assert len(go(root, REPORT.format(first=refused, then=""))[0]) == got
+    """Once, before any metric, and not where one form is chosen; nothing is said where whole numbers did not help."""
+    executor = Scheduled(tmp_path, refuses, metric=metric)
+    engine = StudyEngine(study("", 1)["studySpec"])
+    run = StudyRun(engine, executor, lambda _: None, max_trial_count=1, max_failed_trial_count=9, discrete=discrete)
+    while not run.step():
+        executor.end("1")
+    assert (executor.got, run.engine.trials["1"].state.value, run.note) == (expected, state, "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code", "status", "early"),
+    [(119, 3, 1, True), (121, 3, 1, False), (121, 3, 2, True), (1, 13, 1, False), (None, 3, 1, False)],
+    ids=["soon", "late", "argparse", "not-its-own", "never-ran"],
+)
+def test_what_is_an_end_at_the_start(tmp_path: Path, seconds: int | None, code: int, status: int, early: bool) -> None:
+    """A trainer that ends by itself within two minutes, or with argparse's status 2 however long its imports took."""
+    begun = {} if seconds is None else {"startTime": "2026-11-20T12:00:00Z"}
+    ended = f"2026-11-20T12:0{(seconds or 0) // 60}:{(seconds or 0) % 60:02}Z"
+    error = {"code": code, "message": f"The replica workerpool0-0 exited with a non-zero status of {status}. "}
+    store = ResourceStore(tmp_path)
+    store.add(CUSTOM_JOBS, "p", "j", {"state": "JOB_STATE_FAILED", "endTime": ended, "error": error, **begun})
+    executor = studies.JobExecutor(SimpleNamespace(store=store), None)  # type: ignore[arg-type]
+    outcome = executor.poll(Handle("j", tmp_path))
+    assert outcome is not None and (outcome.ok, outcome.early) == (False, early)
 
 
 def test_reduction_servers_are_replaced(root: Path) -> None:

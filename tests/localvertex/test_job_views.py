@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,22 +15,22 @@ from tests.support.jobkit import IMAGE, Api, job, pool, sdist
 PLACE = "projects/123/locations/us-central1"
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[server.RunningServer]:
-    with server.running(Settings(tmp_path)) as running:
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    with server.running(Settings(tmp_path_factory.mktemp("views"))) as running:
         yield running
 
 
 @pytest.mark.parametrize(
-    ("more", "replicas"),
-    [({}, []), ({"jobSpec": job(pool("pass"), pool("pass"))}, ["workerpool0-0", "workerpool1-0"])],
+    ("number", "more", "replicas"),
+    [(76, {}, []), (77, {"jobSpec": job(pool("pass"), pool("pass"))}, ["workerpool0-0", "workerpool1-0"])],
 )
 def test_a_given_job_has_the_replicas_of_its_spec(
-    here: server.RunningServer, more: dict[str, Any], replicas: list[str]
+    here: server.RunningServer, number: int, more: dict[str, Any], replicas: list[str]
 ) -> None:
     """A custom job that was given, and never ran here, has the replicas that its spec names, without a log."""
-    server.call(here, "POST", "/v1/resources", {"name": f"{PLACE}/customJobs/77", **more})
-    answer = Api(here.url).call("GET", f"/console/v1/{PLACE}/customJobs/77/replicas")
+    server.call(here, "POST", "/v1/resources", {"name": f"{PLACE}/customJobs/{number}", **more})
+    answer = Api(here.url).call("GET", f"/console/v1/{PLACE}/customJobs/{number}/replicas")
     assert answer.status_code == 200
     assert [(one["name"], one["bytes"]) for one in answer.json()["replicas"]] == [(name, 0) for name in replicas]
 
@@ -44,10 +43,10 @@ def test_a_given_study_without_a_count_is_listed(here: server.RunningServer) -> 
     assert row["trials"] == [0, 0]
 
 
-def test_an_installation_shows_what_it_does(here: server.RunningServer, tmp_path: Path) -> None:
+def test_an_installation_shows_what_it_does(here: server.RunningServer) -> None:
     """While pip installs a job's package, what was made says so, and no more once the job runs or has failed."""
-    setup = "import time\nfrom setuptools import setup\ntime.sleep(3)\nsetup(name='slow', packages=['slow'])\n"
-    sdist(tmp_path / "gs/packages/slow.tar.gz", name="slow", task="print(1)", setup=setup)
+    setup = "import time\nfrom setuptools import setup\ntime.sleep(1)\nsetup(name='slow', packages=['slow'])\n"
+    sdist(here.root / "gs/packages/slow.tar.gz", name="slow", task="print(1)", setup=setup)
     spec = {
         "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
         "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": ["gs://packages/slow.tar.gz"], "pythonModule": "slow.task"},

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -23,11 +20,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from localvertex.http import ApiError, mount
-from localvertex.runner import servicelog
+from localvertex.jobs import resources
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE, Line, Splitter
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi
 from localvertex.services.logging_query import bounds, matching, parse
+from tests.support.junk import JSON
 from tests.support.tools import examples
 from tests.support.web import http
 from vertexrig import times
@@ -115,52 +113,19 @@ def test_filters(text: str, expected: bool) -> None:
 
 
 def test_an_entry_of_more_than_256_kib_is_refused(tmp_path: Path) -> None:
-    """The refusal has the entry's size, and nothing of the request is written."""
-    store = LogStore(tmp_path, project="my-project")
-    request = {"logName": "projects/my-project/logs/own", "resource": {"type": "global"}}
-    entries = [{"textPayload": "small"}, {"textPayload": "a" * 400_000}]
-    with pytest.raises(ApiError, match=r"^Log entry with size 390\.\dK exceeds maximum size of 256\.0K$"):
-        LoggingApi(store).write_entries({**request, "entries": entries})
+    """The refusal has the entry's size, with one decimal in K and two in M, and nothing of the request is written."""
+    store = LogStore(tmp_path)
+    for length, shown in ((400_000, r"390\.\dK"), (int(6.23 * 2**20), r"6\.23M")):
+        with pytest.raises(ApiError, match=rf"^Log entry with size {shown} exceeds maximum size of 256\.0K$"):
+            write(store, {"textPayload": "small"}, {"textPayload": "a" * length})
     assert store.log_names() == []
-    LoggingApi(store).write_entries({**request, "entries": [{"textPayload": "a" * 260_000}]})
+    write(store, {"textPayload": "a" * 260_000})
 
 
 def write(store: LogStore, *entries: dict[str, Any], **more: Any) -> None:
     """Write entries of a log."""
     request = {"logName": "projects/p/logs/own", "resource": {"type": "global"}, **more}
     LoggingApi(store).write_entries({**request, "entries": list(entries)})
-
-
-@pytest.mark.parametrize("fraction", ["", ".120", ".123411", ".123456789"])
-def test_a_client_s_time_keeps_its_digits(tmp_path: Path, fraction: str) -> None:
-    """An entry's timestamp has the digits that its writer gave, and its receiveTimestamp the service's own."""
-    store, when = LogStore(tmp_path), f"2026-11-20T12:00:01{fraction}Z"
-    write(store, {"textPayload": "x", "timestamp": when})
-    assert store.query(parse(""))[0][0]["timestamp"] == when
-
-
-def test_a_size_from_a_mebibyte_on_is_in_m(tmp_path: Path) -> None:
-    """A size has one decimal in K, and two in M."""
-    with pytest.raises(ApiError, match=r"^Log entry with size 6\.23M exceeds maximum size of 256\.0K$"):
-        write(LogStore(tmp_path), {"textPayload": "a" * int(6.23 * 2**20)})
-
-
-def test_an_entry_of_the_day_after_tomorrow_is_refused(tmp_path: Path) -> None:
-    """An entry may be a day ahead, and not more."""
-    now = datetime.now(timezone.utc)
-    write(LogStore(tmp_path), {"textPayload": "x", "timestamp": times.rfc3339(now + timedelta(hours=23))})
-    with pytest.raises(ApiError, match="^Timestamp is over a day in the future$"):
-        write(LogStore(tmp_path), {"textPayload": "x", "timestamp": times.rfc3339(now + timedelta(hours=25))})
-
-
-def test_the_type_of_a_resource(tmp_path: Path) -> None:
-    """A resource has a type that the service knows, or one that is named after an API."""
-    store = LogStore(tmp_path)
-    for kind in ("gce_instance", "ml_job", "aiplatform.googleapis.com/Model"):
-        write(store, {"textPayload": "x", "resource": {"type": kind}})
-    for kind in ("compute.googleapis.com", "gce_instanc", "/Model"):
-        with pytest.raises(ApiError, match=f"^Resource type not supported: {kind}$"):
-            write(store, {"textPayload": "x", "resource": {"type": kind}})
 
 
 def test_a_resource_has_the_labels_of_its_type(tmp_path: Path) -> None:
@@ -192,29 +157,6 @@ def test_the_types_of_resources_are_listed_by_page(tmp_path: Path) -> None:
     assert every["vpn_tunnel"] == ["project_id", "tunnel_id", "tunnel_name", "location"]
 
 
-def test_partial_success_keeps_the_good_entries(tmp_path: Path) -> None:
-    """With partialSuccess the good entries are kept, and the error names the others by index."""
-    store = LogStore(tmp_path)
-    entries = [{"textPayload": "good"}, {"textPayload": "x", "timestamp": "2099-01-01T00:00:00Z"}]
-    with pytest.raises(ApiError):
-        write(store, *entries)
-    assert store.log_names() == []
-    with pytest.raises(ApiError, match="over a day") as refused:
-        write(store, *entries, {"textPayload": "x", "resource": {"type": "y"}}, partialSuccess=True)
-    errors = refused.value.details[0]["logEntryErrors"]
-    assert [entry["textPayload"] for entry in store.query(parse(""))[0]] == ["good"]
-    assert errors.keys() == {"1", "2"} and errors["2"] == {"code": 3, "message": "Resource type not supported: y"}
-    assert errors["1"]["message"] == refused.value.message
-
-
-def test_a_traceback_that_is_written_is_one_entry(tmp_path: Path) -> None:
-    """A text of several lines that a client writes is one entry, as it was written; only a replica's output is split."""
-    store = LogStore(tmp_path)
-    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nValueError: x\n'
-    write(store, {"textPayload": text, "severity": "ERROR"})
-    assert [entry["textPayload"] for entry in store.query(parse('textPayload:"ValueError"'))[0]] == [text]
-
-
 def test_an_entry_without_severity_shows_none(tmp_path: Path) -> None:
     """The severity DEFAULT is the 0 of the enum: it is not in an answer, of a client's entry or of a replica's line, and filters find it."""
     store = LogStore(tmp_path)
@@ -228,37 +170,6 @@ def test_an_entry_without_severity_shows_none(tmp_path: Path) -> None:
     found = store.query(parse("severity=DEFAULT"))[0]
     assert len(found) == 4 and not any("severity" in entry for entry in found)
     assert store.query(parse("severity>=INFO"))[0] == []
-
-
-def test_an_empty_line_of_a_container(tmp_path: Path) -> None:
-    """It is an entry with its time and stream, as a container's runtime writes an empty line."""
-    store = LogStore(tmp_path)
-    at = datetime(2026, 5, 25, 7, 23, 3, tzinfo=timezone.utc)
-    for stream in ("stdout", "stderr"):
-        line = Line(at.timestamp(), "workerpool0-0", "DEFAULT", "", stderr=stream == "stderr", container=True)
-        store.write("projects/1/locations/l/customJobs/1", [line])
-    texts = [entry["textPayload"] for entry in store.query(parse(""))[0]]
-    assert texts == ["2026-05-25T07:23:03.000000000Z stdout F", "2026-05-25T07:23:03.000000000Z stderr F"]
-
-
-def test_the_lines_of_a_container_are_text(tmp_path: Path) -> None:
-    """They have no severity and no blanks around, the labels of its log file, and the project by its number; a line of JSON is data."""
-    store = LogStore(tmp_path, project="my-project")
-    at = datetime(2026, 5, 25, 7, 23, 3, tzinfo=timezone.utc).timestamp()
-    data = Line(at + 1, "workerpool0-0", "DEFAULT", '{"a": 1}', {"a": 1}, container=True)
-    text = Line(at, "workerpool0-0", "DEFAULT", "  warnings.warn(message)", stderr=True, container=True)
-    store.write("projects/123/locations/l/customJobs/77", [text, data])
-    first, second = store.query(parse(""))[0]
-    assert (first["textPayload"], second["jsonPayload"]) == ("warnings.warn(message)", {"a": 1})
-    for entry in (first, second):
-        assert "severity" not in entry and entry["resource"]["labels"]["project_id"] == "123"
-        assert entry["logName"] == "projects/my-project/logs/workerpool0-0"
-        own = {name: entry["labels"][name] for name in entry["labels"] if not name.startswith("compute.")}
-        names = {"job_id": "77", "task_name": "workerpool0-0"}
-        assert own == {
-            "log.file.name": "0.log",
-            **{f"ml.googleapis.com/{name}": value for name, value in names.items()},
-        }
 
 
 def test_the_fields_of_an_entry_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -481,47 +392,25 @@ def append(store: LogStore, job: str, task: str, severity: str, payload: Any, at
     store.write(f"projects/1/locations/l/customJobs/{job}", [Line(at.timestamp(), task, severity, text, data)])
 
 
-def test_a_line_s_time_is_in_nanoseconds(tmp_path: Path) -> None:
-    """The entries of a job's lines have the time of the line, not cut to microseconds."""
-    store = LogStore(tmp_path)
-    moments = [START.timestamp() + part for part in (0.25, 0.25 + 2**-20, 0.25 + 2**-19)]
-    store.write("projects/1/locations/l/customJobs/1", [Line(moment, "t", "INFO", "x") for moment in moments])
-    assert [entry["timestamp"][-11:] for entry in store.query(parse(""))[0]] == [
-        ".250000000Z",
-        ".250000954Z",
-        ".250001907Z",
-    ]
-
-
-def test_the_log_and_the_labels_of_a_line(tmp_path: Path) -> None:
-    """The service's lines are in a log of the job, the first with the job's state; a replica's are in its own, and name its machine."""
+def test_the_labels_of_a_line(tmp_path: Path) -> None:
+    """A line's own labels are beside those of its machine, and the labels of a trial's entries are not known."""
     store = LogStore(tmp_path, study_of=lambda name: "9" if name.endswith("/2") else "")
-    for text in (*servicelog.BEFORE[:2], "out"):
-        append(store, "1", "workerpool0-0" if text == "out" else "service", "INFO", text)
     append(store, "1", "workerpool0-1", "INFO", {"message": "x", "logging.googleapis.com/labels": {"own": "yes"}})
-    append(store, "2", "workerpool0-0", "INFO", "of a trial")
-    first, second, line, own = sorted(stored(store), key=lambda entry: entry["insertId"])
-    assert first["logName"] == second["logName"] == "projects/local-project/logs/ml.googleapis.com%2F1"
-    assert first["labels"] == {"ml.googleapis.com/endpoint": "", "ml.googleapis.com/job_state": "QUEUED"}
-    assert second["labels"] == {"ml.googleapis.com/endpoint": ""}
-    assert line["logName"] == "projects/local-project/logs/workerpool0-0"
-    machine = {key: text for key, text in line["labels"].items() if key.startswith("compute.googleapis.com/resource_")}
-    assert re.fullmatch(r"[0-9]{19}", machine["compute.googleapis.com/resource_id"])
-    assert machine["compute.googleapis.com/resource_name"].startswith("gke-cml-") and len(machine) == 2
-    assert {key: text for key, text in line["labels"].items() if key not in machine} == {
-        "compute.googleapis.com/zone": "l-a",
-        "ml.googleapis.com/job_id/log_area": "root",
-        "ml.googleapis.com/tpu_worker_id": "",
-        "ml.googleapis.com/trial_id": "",
-        "ml.googleapis.com/trial_type": "",
-    }
-    assert own["labels"]["own"] == "yes" and own["labels"].keys() - {"own"} == line["labels"].keys()
-    assert own["labels"]["compute.googleapis.com/resource_id"] != machine["compute.googleapis.com/resource_id"]
-    (trial,) = stored(store, "2")
+    append(store, "2", "workerpool0-1", "INFO", "of a trial")
+    (line,), (trial,) = stored(store), stored(store, "2")
+    assert line["labels"]["own"] == "yes"
     assert line["labels"].keys() - trial["labels"].keys() == {
+        "own",
         "ml.googleapis.com/trial_id",
         "ml.googleapis.com/trial_type",
     }
+
+
+def test_the_log_of_a_job_is_that_of_its_project(tmp_path: Path) -> None:
+    """A job of a project that only the request names has its entries below that project's id."""
+    store, number = LogStore(tmp_path, project="my-project"), resources.project_number("of-its-own")
+    store.write(f"projects/{number}/locations/l/customJobs/1", [Line(START.timestamp(), "t", "INFO", "x")])
+    assert stored(store)[0]["logName"] == "projects/of-its-own/logs/t"
 
 
 def stored(store: LogStore, job: str = "1") -> list[dict[str, Any]]:
@@ -645,34 +534,6 @@ def test_pages_give_each_entry_once(tmp_path: Path) -> None:
         assert found == sorted(found, reverse=descending) and len(set(found)) == 40
 
 
-CHILD = """
-import sys, time
-from pathlib import Path
-from localvertex.services.log_store import LogStore
-from localvertex.runner.lines import Line
-store = LogStore(Path(sys.argv[1]))
-for number in range(10**9):
-    store.write("projects/1/locations/l/customJobs/1", [Line(time.time(), "t", "INFO", str(number))])
-    print(number, flush=True)
-"""
-
-
-def test_acknowledged_lines_survive_kill_9(tmp_path: Path) -> None:
-    """Every line that `write` returned from is there after kill -9."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=os.environ
-    )
-    assert child.stdout is not None
-    seen = [child.stdout.readline() for _ in range(200)]
-    child.send_signal(signal.SIGKILL)
-    seen += child.stdout.read().splitlines(keepends=True)
-    child.wait(timeout=20)
-    child.stdout.close()
-    last = max(int(line) for line in seen if line.endswith("\n"))
-    kept = [entry["jsonPayload"]["message"] for entry in stored(LogStore(tmp_path))]
-    assert kept[: last + 1] == [str(number) for number in range(last + 1)]
-
-
 @pytest.fixture(scope="module")
 def served_store(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[tuple[str, LogStore]]:
     """The Logging API, and a custom job that has ended."""
@@ -709,29 +570,20 @@ def test_stream_logs(gcloud: Command, served_store: tuple[str, LogStore]) -> Non
     rows = [line.split("\t") for line in gcloud(*command, url=url).stdout.splitlines()]
     assert [row[3] for row in rows] == [f"line {number}" for number in range(30)] + ["from json"]
     assert rows[7][0] == "ERROR" and rows[7][2] == "workerpool1-0"
-    one = gcloud(*command, "--task-name=workerpool1-0", url=url).stdout.splitlines()
-    assert [line.split("\t")[3] for line in one] == [f"line {number}" for number in range(1, 30, 2)]
 
 
 def test_gcloud_logging(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
-    """Gcloud logging write stores an entry, and gcloud logging read finds it by severity, newest first."""
-    url, _ = served_store
+    """Gcloud logging write stores an entry, gcloud logging read finds it by severity, the newest first, and its log is listed."""
+    url, store = served_store
     gcloud("logging", "write", "my-log", "plain words", "--severity=WARNING", url=url)
-    gcloud("logging", "write", "my-log", '{"message": "json words"}', "--payload-type=json", url=url)
+    more = {"logName": "projects/my-project/logs/my-log", "severity": "ERROR"}
+    write(store, {"textPayload": "later words", **more}, {"textPayload": "small", **more, "severity": "INFO"})
     read = ("logging", "read", 'logName="projects/my-project/logs/my-log" AND severity>=WARNING', "--format=json")
-    (entry,) = json.loads(gcloud(*read, url=url).stdout)
-    assert entry["textPayload"] == "plain words" and entry["severity"] == "WARNING"
-    both = ("logging", "read", 'logName:"my-log"', "--format=value(insertId)", "--limit=5")
-    ids = gcloud(*both, url=url).stdout.split()
-    assert len(ids) == 2 and ids == sorted(ids, reverse=True)
+    found = json.loads(gcloud(*read, url=url).stdout)
+    assert [entry["textPayload"] for entry in found] == ["later words", "plain words"]
     assert "my-log" in gcloud("logging", "logs", "list", url=url).stdout
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
 LIST = ["resourceNames", "filter", "orderBy", "pageSize", "pageToken", "x"]
 WRITE = ["logName", "resource", "labels", "dryRun"]
 LOG_ENTRY = st.fixed_dictionaries(

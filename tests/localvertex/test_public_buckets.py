@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import io
 import os
 import subprocess
 import sys
@@ -56,7 +55,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         patch.setattr(public_buckets, "ORIGIN", f"http://127.0.0.1:{origin.server_address[1]}")
         for name in ("http_proxy", "HTTP_PROXY"):
             patch.delenv(name, raising=False)
-        settings = Settings(root, run=RunOptions(keep_gs=True), public_buckets=("open", "tensorflow", "both"))
+        settings = Settings(root, run=RunOptions(keep_gs=True), public_buckets=("open", "both"))
         with server.running(settings) as running:
             yield running
         origin.shutdown()
@@ -96,23 +95,6 @@ def test_only_reads_of_listed_buckets_pass(client: requests.Session, here: Runni
     assert "closed" in server.call(here, "GET", "/v1/made")["absent"]
 
 
-@pytest.mark.whole
-def test_keras_data_sets_are_read_in_a_job(here: RunningServer) -> None:
-    """A trainer that calls `keras.datasets` trains on what the listed bucket has."""
-    np, made = pytest.importorskip("numpy"), io.BytesIO()
-    x, y = np.zeros((6, 28, 28), "uint8"), np.zeros(6, "uint8")
-    np.savez(made, x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
-    CONTENT["/tensorflow/tf-keras-datasets/boston_housing.npz"] = made.getvalue()
-    code = (
-        "os.environ['KERAS_HOME'] = os.getcwd(); import keras; path = keras.utils.get_file('b.npz', "
-        "'https://storage.googleapis.com/tensorflow/tf-keras-datasets/boston_housing.npz'); "
-        "import numpy; assert numpy.load(path)['x_train'].shape == (6, 28, 28)"
-    )
-    api = Api(here.url)
-    found = api.wait(api.create(job(pool(code)))["name"])
-    assert found["state"] == "JOB_STATE_SUCCEEDED", found["error"]
-
-
 READS = """
 import os, sys, google.auth
 from google.cloud import storage
@@ -140,9 +122,13 @@ def test_a_key_file_that_is_not_there_is_the_made_up_accounts(client: requests.S
     assert done.stdout == "done\n", done.stderr
 
 
-def test_a_key_file_in_the_variables_of_a_job(here: RunningServer) -> None:
-    """A job whose GOOGLE_APPLICATION_CREDENTIALS names a file of its image gets the made-up account, also in programs without Python."""
-    code = "assert os.environ['GOOGLE_APPLICATION_CREDENTIALS'].endswith('front/credentials.json')"
+def test_a_job_reads_a_public_bucket(here: RunningServer) -> None:
+    """A trainer reads what a listed bucket has, and the key file that its variables name is the made-up account's."""
+    code = (
+        "import urllib.request; url = 'https://storage.googleapis.com/open/a/b.txt'\n"
+        "assert urllib.request.urlopen(url).read() == b'0123456789'\n"
+        "assert os.environ['GOOGLE_APPLICATION_CREDENTIALS'].endswith('front/credentials.json')"
+    )
     one = pool(code)
     one["pythonPackageSpec"]["env"] = [{"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/secrets/key.json"}]
     api = Api(here.url)

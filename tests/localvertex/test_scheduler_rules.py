@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localvertex.http import ApiError
 from localvertex.services.scheduler_delivery import refusal
 from localvertex.services.scheduler_engine import backoff, may_retry
-from localvertex.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read, shown
+from localvertex.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read
 from vertexrig.cloud.cron import ScheduleError, parse
 
 UTC = timezone.utc
@@ -195,20 +195,6 @@ def test_defaults_and_numbers_for_enums() -> None:
     assert job["retryConfig"] == DEFAULT_RETRY and job["httpTarget"]["oidcToken"]["audience"] == "http://x/"
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        ({}, {}),
-        ({"body": "e30="}, {"Content-Type": "application/octet-stream"}),
-        ({"body": "e30=", "headers": {"content-type": "text/plain"}}, {"content-type": "text/plain"}),
-    ],
-)
-def test_a_body_has_a_type(given: dict[str, Any], shown: dict[str, str]) -> None:
-    """An HTTP target with a body shows the type with which it is sent, the client's or application/octet-stream."""
-    made = complete({**JOB, "httpTarget": {"uri": "http://x/", **given}})
-    assert made["httpTarget"]["headers"] == {**shown, "User-Agent": "Google-Cloud-Scheduler"}
-
-
 def test_the_service_fills_in_the_headers_of_an_app_engine_target() -> None:
     """The service's agent follows the client's, a body has its length and a type, and a second time changes nothing."""
     body = {"body": "eA==", "headers": {"User-Agent": "mine", "X-A": "b"}}
@@ -254,19 +240,6 @@ def test_a_job_has_one_kind_of_token(mask: str) -> None:
     assert new["httpTarget"]["oauthToken"] == {**email, **scope} and "oidcToken" not in new["httpTarget"]
     assert complete(read(new)) == new
     assert changed(old, {}, mask)["httpTarget"]["oidcToken"] == old["httpTarget"]["oidcToken"]
-
-
-def test_the_fields_of_an_answer_are_in_the_order_of_their_numbers() -> None:
-    """A job is answered with target, times and state before its retries and its schedule, and with its retries in their order."""
-    made = complete(read({**JOB, "retryConfig": {"retryCount": 2}}))
-    times = {"scheduleTime": "2026-11-20T12:00:00.812345Z", "userUpdateTime": "2026-11-20T11:00:00.123456Z"}
-    job = shown({**made, "status": {}, **times, "state": "ENABLED", "name": "n"})
-    assert list(job) == [
-        *("name", "httpTarget", "userUpdateTime", "state", "status", "scheduleTime"),
-        *("retryConfig", "schedule", "timeZone", "attemptDeadline"),
-    ]
-    assert next(iter(job["retryConfig"])) == "retryCount" and job["status"] == {}
-    assert {key: job[key] for key in times} == times
 
 
 @pytest.mark.parametrize(

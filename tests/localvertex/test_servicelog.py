@@ -104,29 +104,6 @@ def test_several_packages_are_replayed_as_they_were_installed() -> None:
     assert [text for text in said if text.endswith(("False", "True"))] == [lines[0][1] for _, _, lines in steps]
 
 
-def test_a_job_that_fails(root: Path) -> None:
-    """The executor says how the program ended and begins again; then the service's error in lines, and `Job failed.` last."""
-    lines: list[Line] = []
-    options = RunOptions(grace=0.2, project_number="12", job_id="34")
-    result = run_job(job(pool("1/0")), root=root, on_line=lines.append, options=options)
-    after = texts(lines, "service")[len(servicelog.BEFORE) + 1 :]
-    assert after[-2:] == ["Finished tearing down training program.", "Job failed."]
-    assert result.error is not None and after[:-2] == result.error.message.split("\n")
-    assert after[0] == "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error. "
-    assert after[1] == "Traceback (most recent call last):" and after[-4] == ""
-    assert after[-3] == (
-        "To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
-        "?project=12&resource=ml_job%2Fjob_id%2F34&advancedFilter=resource.type%3D%22ml_job%22%0A"
-        "resource.labels.job_id%3D%2234%22"
-    )
-    chief = texts(lines, "workerpool0-0")
-    ended = chief.index("Task completed. Exit code (1). Exit reason (SUBPROCESS_EXCEPTION)")
-    assert chief[ended - 1].startswith("Command '['python3', '-m', 'trainer.task', ")
-    assert chief[ended - 1].endswith("]' returned non-zero exit status 1.") and chief[ended + 1 :] == EXECUTOR
-    everything = [line.text for line in lines]
-    assert everything.index(servicelog.RUNNING) < everything.index(f"Downloading the package: {PACKAGE}")
-
-
 def test_a_container_has_no_executor(root: Path, tmp_path: Path) -> None:
     """A container's log has what it prints and nothing else: recordings of containers show no more."""
     from vertexrig.project.local import LocalImage

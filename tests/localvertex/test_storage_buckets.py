@@ -142,37 +142,6 @@ def test_a_policy_and_an_access_control_list_say_the_same(client: httpx.Client) 
     assert found["storage.legacyBucketReader"] == ["projectViewer:p", "serviceAccount:sa@p.iam.gserviceaccount.com"]
 
 
-def test_a_write_with_an_idempotency_token_is_made_once(client: httpx.Client) -> None:
-    """An upload, a change and a deletion that are repeated have their first answer, and leave what was written meanwhile."""
-    put_one = {
-        "params": {"uploadType": "media", "name": "a"},
-        "content": b"one",
-        "headers": {"X-Goog-Gcs-Idempotency-Token": "t1"},
-    }
-    first = client.post("/upload/storage/v1/b/old/o", **put_one).json()  # type: ignore[arg-type]
-    second = put(client, "a", "two")
-    assert client.post("/upload/storage/v1/b/old/o", **put_one).json() == first  # type: ignore[arg-type]
-    assert client.get(ITEM).json()["generation"] == second
-    token = {"X-Goog-Gcs-Idempotency-Token": "t2"}
-    assert client.delete(ITEM, headers=token).status_code == 204
-    third = put(client, "a", "three")
-    assert client.delete(ITEM, headers=token).status_code == 204
-    assert client.get(ITEM).json()["generation"] == third
-    assert client.delete(ITEM, headers={"X-Goog-Gcs-Idempotency-Token": "t3"}).status_code == 204
-    assert client.get(ITEM).status_code == 404
-
-
-def test_the_refusal_of_a_bucket_s_condition_names_no_header(client: httpx.Client) -> None:
-    """A bucket's 412 has the message alone, an object's names If-Match, and a policy's tag comes before its bindings."""
-    put(client, "a", "one")
-    bucket = client.patch("/storage/v1/b/old?ifMetagenerationMatch=9", json={"labels": {"a": "b"}}).json()["error"]
-    item = client.patch(f"{ITEM}?ifMetagenerationMatch=9", json={"metadata": {"a": "b"}}).json()["error"]
-    assert "location" not in bucket["errors"][0] and item["errors"][0]["location"] == "If-Match"
-    policy = client.get("/storage/v1/b/old/iam")
-    assert list(policy.json()) == ["kind", "resourceId", "version", "etag", "bindings"]
-    assert policy.headers["etag"] == policy.json()["etag"]
-
-
 def test_a_name_that_another_project_has_is_not_available(client: httpx.Client) -> None:
     """The refusal tells one's own bucket from another project's, where both are named by their ids."""
     texts = [

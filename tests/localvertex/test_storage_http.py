@@ -68,10 +68,8 @@ def test_a_client_that_takes_308_for_a_redirect_gets_200(client: httpx.Client) -
     assert (asked.status_code, asked.text) == (400, "Client sent query request with a non-empty body.")
 
 
-def test_etags_are_of_the_service_s_form(client: httpx.Client) -> None:
-    """They are Base64 of a protobuf message: a bucket's has its metageneration, an object's its generation before it."""
-    assert client.post("/storage/v1/b?project=p", json={"name": "bkt-tags"}).json()["etag"] == "CAE="
-    assert client.patch("/storage/v1/b/bkt-tags", json={"labels": {"a": "b"}}).json()["etag"] == "CAI="
+def test_the_numbers_of_an_etag_have_several_bytes() -> None:
+    """An etag is Base64 of a protobuf message, whose numbers take a byte for each seven bits."""
     assert etag(127, 128) == "CH8QgAE="
 
 
@@ -92,23 +90,13 @@ def test_resumable_upload(client: httpx.Client) -> None:
     assert client.get("/storage/v1/b/bkt/o/res%2Fa", params={"alt": "media"}).content == data
 
 
-@pytest.mark.parametrize(
-    ("fields", "kept"),
-    [
-        ("name,size", {"name", "size"}),
-        ("size, owner(entity,role(x,y)),acl/entity", {"size"}),
-        ("kind,items(id,size)", {"kind"}),
-        ("md5Hash,temporaryHold", {"md5Hash"}),
-    ],
-)
-def test_fields_cut_an_answer(client: httpx.Client, fields: str, kept: set[str]) -> None:
-    """`fields` keeps the outermost names that it has; a star, nothing, and an error keep all."""
+def test_fields_that_keep_an_answer_whole(client: httpx.Client) -> None:
+    """A star and nothing in `fields` keep all of an answer, and an error is never cut."""
     upload(client, "cut", b"x")
-    assert set(client.get("/storage/v1/b/bkt/o/cut", params={"fields": fields}).json()) == kept
     whole = client.get("/storage/v1/b/bkt/o/cut").json()
-    for all_ in ("", "*", "name,*"):
-        assert client.get("/storage/v1/b/bkt/o/cut", params={"fields": all_}).json() == whole
-    missing = client.get("/storage/v1/b/bkt/o/none", params={"fields": fields}).json()["error"]
+    for fields in ("", "*", "name,*"):
+        assert client.get("/storage/v1/b/bkt/o/cut", params={"fields": fields}).json() == whole
+    missing = client.get("/storage/v1/b/bkt/o/none", params={"fields": "name"}).json()["error"]
     assert set(missing) == {"code", "message", "errors"}
 
 
@@ -189,6 +177,8 @@ def test_resumable_empty_and_precondition(client: httpx.Client) -> None:
         ("bytes 4-5/6", 2, 503, "the upload offset is 4 byte(s), which exceeds already uploaded size of 0 byte(s)."),
         ("bytes 0-9/5", 10, 400, "Failed to parse Content-Range header."),
         ("bytes 9-0/10", 0, 400, "Failed to parse Content-Range header."),
+        ("bytes 0--1/0", 0, 400, "Failed to parse Content-Range header."),
+        ("items 0-1/2", 0, 400, "Failed to parse Content-Range header."),
     ],
 )
 def test_chunks_must_fit(client: httpx.Client, header: str, size: int, status: int, words: str) -> None:
@@ -451,13 +441,6 @@ def test_multipart_keeps_every_byte(base: str, data: bytes, feed: bytes) -> None
     assert http.get(base + "/storage/v1/b/bkt/o/mp?alt=media").content == data
 
 
-@pytest.mark.parametrize("header", ["bytes 0--1/0", "items 0-1/2", "bytes 5-1/9"])
-def test_a_range_that_cannot_be_read(client: httpx.Client, header: str) -> None:
-    """A chunk with a malformed Content-Range is refused in plain text."""
-    answer = client.put(begin(client, "res/range"), headers={"Content-Range": header})
-    assert (answer.status_code, answer.text) == (400, "Failed to parse Content-Range header.")
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -497,38 +480,14 @@ def test_a_new_object_has_its_buckets_class(client: httpx.Client) -> None:
     assert copied.json()["storageClass"] == "STANDARD"
 
 
-def test_a_missing_part_of_a_composed_object_is_named(client: httpx.Client) -> None:
-    """A source that is not there is named with its generation, 0 if none was asked for; a bucket that is not there is a bucket's 404."""
-    for source, words in (
-        ({"name": "gone"}, "Object gone (generation: 0) not found."),
-        ({"name": "gone", "generation": "5"}, "Object gone (generation: 5) not found."),
-    ):
-        answer = client.post("/storage/v1/b/bkt/o/d/compose", json={"sourceObjects": [source]})
-        assert (answer.status_code, answer.json()["error"]["message"]) == (404, words)
+def test_a_composed_object_in_no_bucket(client: httpx.Client) -> None:
+    """Where the bucket is not there, the refusal names it and not the sources."""
     answer = client.post("/storage/v1/b/not-here/o/d/compose", json={"sourceObjects": [{"name": "gone"}]})
     assert "bucket does not exist" in answer.json()["error"]["message"]
 
 
-def test_a_copy_is_answered_with_its_owner_and_without_its_list(client: httpx.Client) -> None:
-    """The answers of copy and rewrite have an owner, and the access control list only where it is asked for; a PATCH has both, a composed object none."""
-    client.post("/upload/storage/v1/b/bkt/o", params={"uploadType": "media", "name": "a"}, content=b"x")
-    where = "/storage/v1/b/bkt/o/a"
-    sources = {"sourceObjects": [{"name": "a"}], "destination": {"contentType": "text/plain"}}
-    made = [
-        client.post(f"{where}/copyTo/b/bkt/o/b").json(),
-        client.post(f"{where}/rewriteTo/b/bkt/o/c").json()["resource"],
-    ]
-    assert [(one["owner"]["entity"][:15], "acl" in one) for one in made] == [("project-owners-", False)] * 2
-    assert not {"owner", "acl"} & client.post("/storage/v1/b/bkt/o/d/compose", json=sources).json().keys()
-    for full in (
-        client.post(f"{where}/copyTo/b/bkt/o/b", params={"projection": "full"}),
-        client.patch(where, json={"metadata": {"a": "b"}}),
-    ):
-        assert full.json()["owner"] and full.json()["acl"][0]["role"] == "OWNER"
-
-
 def test_notifications_are_kept(client: httpx.Client) -> None:
-    """A bucket's notifications are listed, found by number and deleted, and do not show among its fields."""
+    """A bucket's notifications outlive an update of it and do not show among its fields; no number comes again, and ten of an event is the most."""
     where = "/storage/v1/b/bkt/notificationConfigs"
     made = {
         "topic": "//pubsub.googleapis.com/projects/p/topics/t",
@@ -537,71 +496,32 @@ def test_notifications_are_kept(client: httpx.Client) -> None:
     }
     for wrong in ({"topic": "t"}, {"payload_format": "XML"}, {"event_types": 5}, {"event_types": [5]}):
         assert client.post(where, json={**made, **wrong}).status_code == 400
-    first = client.post(where, json={**made, "topic": "projects/p/topics/t"}).json()
-    assert first["topic"] == made["topic"]
-    second = client.post(where, json={**made, "object_name_prefix": "b/"}).json()
-    assert [one["id"] for one in client.get(where).json()["items"]] == [first["id"], second["id"]]
+    first = client.post(where, json=made).json()
     client.put("/storage/v1/b/bkt", json={"labels": {"a": "b"}})
-    assert client.get(f"{where}/{first['id']}").json() == first
-    assert client.delete(f"{where}/{first['id']}").status_code == 204
-    assert client.get(f"{where}/{first['id']}").status_code == 404
+    assert client.get(where).json()["items"] == [first] == [client.get(f"{where}/{first['id']}").json()]
     assert not [key for key in client.get("/storage/v1/b/bkt").json() if key.startswith("_")]
-    assert client.delete(f"{where}/{second['id']}").status_code == 204
-    events = ["OBJECT_DELETE", "SAVED", "OBJECT_FINALIZE"]
-    for number in range(10):  # a repeated one is a further one, and no number comes back
-        third = client.post(where, json={**made, "event_types": events, "custom_attributes": {}}).json()
-        assert third["id"] == str(int(second["id"]) + 1 + number)
-    assert list(third) == "kind selfLink id topic etag event_types object_name_prefix payload_format".split()
-    assert third["event_types"] == ["OBJECT_FINALIZE", "OBJECT_DELETE"]
+    assert client.delete(f"{where}/{first['id']}").status_code == 204
+    for number in range(10):
+        further = client.post(where, json={**made, "event_types": ["OBJECT_DELETE"]}).json()
+        assert further["id"] == str(int(first["id"]) + 1 + number)
     refused = client.post(where, json=made)
     assert refused.json()["error"]["message"] == "Too many overlapping notifications. The maximum is 10."
     assert client.post(where, json={**made, "event_types": ["OBJECT_ARCHIVE"]}).status_code == 200
 
 
-def test_a_write_that_changes_nothing_new_is_304(client: httpx.Client) -> None:
-    """A "not match" that does not hold is 304 for a write too, which is then not made; a project is needed for buckets."""
-    live = upload(client, "kept", b"one").json()["generation"]
-    answer = upload(client, "kept", b"two", ifGenerationNotMatch=live)
-    assert (answer.status_code, answer.headers["content-type"]) == (304, "application/json")
-    assert client.get("/storage/v1/b/bkt/o/kept?alt=media").content == b"one"
-    number = client.get("/storage/v1/b/bkt").json()["metageneration"]
-    patched = client.patch(
-        "/storage/v1/b/bkt", params={"ifMetagenerationNotMatch": number}, json={"labels": {"x": "y"}}
-    )
-    assert patched.status_code == 304
-    for answer in (client.get("/storage/v1/b"), client.post("/storage/v1/b", json={"name": "no-project"})):
-        assert (answer.status_code, answer.json()["error"]["message"]) == (400, "Required parameter: project")
-
-
 def test_entries_of_access_control_lists(client: httpx.Client) -> None:
-    """A change of an entry that is not there makes it; the owner stays; what is wrong is refused in the service's words."""
+    """A change of an entry that is not there makes it; a list has 100 at most, and is not for the public where that is prevented."""
     upload(client, "listed", b"x")
     where = "/storage/v1/b/bkt/o/listed/acl"
     made = client.patch(f"{where}/user-Ada@Example.com", json={"role": "READER"})
     assert (made.status_code, made.json()["entity"]) == (200, "user-ada@example.com")
-    for answer in (
-        client.delete(f"{where}/project-owners-123456789012"),
-        client.put(f"{where}/project-owners-123456789012", json={"role": "READER"}),
-    ):
-        assert answer.status_code == 403
-        assert answer.json()["error"]["message"] == "The owner of the resource is required to have OWNER access."
-    for wrong, words in (
-        ({"role": "READER"}, "Required: entity"),
-        ({"entity": "allUsers"}, "Access control must contain a role"),
-        ({"entity": "allUsers", "role": "WRITER"}, "Invalid value for: WRITER is not a valid value"),
-        ({"entity": "someone", "role": "READER"}, 'Scope text "someone" is not valid.'),
-    ):
-        assert client.post(where, json=wrong).json()["error"]["message"] == words
     many = [{"entity": f"user-a{number}@b.c", "role": "READER"} for number in range(101)]
     refused = client.patch("/storage/v1/b/bkt/o/listed", json={"acl": many}).json()["error"]
     assert refused["errors"][0]["reason"] == "tooManyAccessControlEntries"
-    both = client.patch("/storage/v1/b/bkt/o/listed?predefinedAcl=private", json={"acl": many[:1]})
-    assert both.status_code == 409
     shut = {"name": "shut", "iamConfiguration": {"publicAccessPrevention": "enforced"}}
     client.post("/storage/v1/b?project=p", json=shut)
     media = {"uploadType": "media", "name": "a", "predefinedAcl": "publicRead"}
     assert client.post("/upload/storage/v1/b/shut/o", params=media).status_code == 412
-    assert client.post("/storage/v1/b/shut/acl", json={"entity": "allUsers", "role": "READER"}).status_code == 412
 
 
 def test_predefined_lists(client: httpx.Client) -> None:
@@ -626,62 +546,9 @@ def test_predefined_lists(client: httpx.Client) -> None:
     assert wrong.json()["error"]["errors"][0]["location"] == "predefinedAcl"
 
 
-def test_answers_have_the_headers_of_the_service_s_own_server(client: httpx.Client) -> None:
-    """Each answer has `server` and an id, once; a call in a batch has neither; `expires` is equal to `date`."""
-    made = begin(client, "headers/a")
-    answers = [
-        client.get("/storage/v1/b/bkt"),
-        client.get("/storage/v1/b/none"),
-        client.delete("/storage/v1/b/bkt/o/none"),
-        client.get("/storage/v1/b/bkt/o/none?alt=media"),
-        upload(client, "headers/b", b"x"),
-        client.put(made, content=bytes(CHUNK), headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"}),
-        client.post("/upload/storage/v1/b/bkt/o?uploadType=resumable&name=c", json={}),
-    ]
-    for answer in answers:
-        assert answer.headers["server"] == "UploadServer"
-        assert len(answer.headers.get_list("x-guploader-uploadid")) == 1
-    for answer in (answers[0], answers[3]):
-        assert answer.headers["expires"] == answer.headers["date"]
-    call = "GET /storage/v1/b/bkt HTTP/1.1"
-    part = f"--x\r\nContent-Type: application/http\r\nContent-ID: <1>\r\n\r\n{call}\r\n\r\n\r\n--x--"
-    batch = client.post("/batch/storage/v1", content=part, headers={"Content-Type": "multipart/mixed; boundary=x"})
-    assert batch.headers["server"] == "UploadServer"
-    assert "HTTP/1.1 200" in batch.text and "uploadserver" not in batch.text.lower()
-
-
-def test_the_parts_of_a_batch(client: httpx.Client) -> None:
-    """The answer to a call has the service's headers in their order, and its JSON is indented."""
-    upload(client, "batched", b"x")
-    calls = ["DELETE /storage/v1/b/bkt/o/batched HTTP/1.1", "GET /storage/v1/b/bkt/o/batched HTTP/1.1"]
-    parts = "".join(f"--x\r\nContent-Type: application/http\r\n\r\n{call}\r\n\r\n\r\n" for call in calls)
-    headers = {"Content-Type": "multipart/mixed; boundary=x"}
-    answer = client.post("/batch/storage/v1", content=f"{parts}--x--", headers=headers)
-    gone, missing = (part.split("\r\n\r\n", 2)[1:] for part in answer.text.split("\r\n--batch_")[:2])
-    for (head, body), status, kind in (
-        (gone, "204 No Content", ""),
-        (missing, "404 Not Found", "; charset=UTF-8"),
-    ):
-        lines = head.split("\r\n")
-        assert lines[:2] == [f"HTTP/1.1 {status}", f"Content-Type: application/json{kind}"]
-        assert [line.partition(":")[0] for line in lines[2:]] == ["Date", "Cache-Control", "Expires", "Content-Length"]
-        assert lines[-1] == f"Content-Length: {len(body)}"
-    assert missing[1].startswith('{\n  "error": {\n    "code": 404,') and missing[1].endswith("}\n")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/upload/storage/v1/b/bkt/folder/o/?uploadType=multipart"),
-        ("POST", "/upload/storage/v1/b//o?uploadType=multipart"),
-        ("GET", "/storage/v1/nothing"),
-        ("GET", "/storage/v1/b/bkt/nothing"),
-    ],
-)
-def test_a_path_of_no_method(client: httpx.Client, method: str, path: str) -> None:
-    """A path that is no method of the API is a 404 of two words."""
-    answer = client.request(method, path)
-    assert (answer.status_code, answer.text) == (404, "Not Found")
+def test_a_method_that_is_not_served(client: httpx.Client) -> None:
+    """A method that the API has and this server has not is a 405, where a path of no method is a 404 of two words."""
+    assert client.post("/upload/storage/v1/b/bkt/folder/o/?uploadType=multipart").text == "Not Found"
     assert client.get("/storage/v1/projects/p/hmacKeys").json()["error"]["code"] == 405
 
 
@@ -689,71 +556,3 @@ def test_an_upload_with_a_slash_at_the_end(client: httpx.Client) -> None:
     """`POST /o/` uploads, as R's client asks."""
     answer = client.post("/upload/storage/v1/b/bkt/o/?uploadType=media&name=slash", content=b"x")
     assert answer.json()["name"] == "slash"
-
-
-def test_fields_come_in_the_services_order(client: httpx.Client) -> None:
-    """The fields of an object, a list and a bucket have the order of the service's answers."""
-    client.post("/storage/v1/b?project=p", json={"name": "orders", "labels": {"a": "b"}})
-    query = {"uploadType": "media", "name": "a"}
-    client.post("/upload/storage/v1/b/orders/o", params=query, content=b"x", headers={"Content-Type": "text/plain"})
-    client.post("/upload/storage/v1/b/orders/o", params={**query, "name": "a/b"}, content=b"x")
-    shown = " ".join(client.get("/storage/v1/b/orders/o/a").json())
-    words = "kind id selfLink mediaLink name bucket generation metageneration contentType storageClass size md5Hash crc32c etag"
-    assert shown == f"{words} timeCreated updated timeStorageClassUpdated timeFinalized"
-    assert list(client.get("/storage/v1/b/orders/o?delimiter=/").json()) == ["kind", "prefixes", "items"]
-    bucket = client.get("/storage/v1/b/orders?projection=full").json()
-    words = (
-        "kind selfLink id name projectNumber generation metageneration location storageClass etag timeCreated updated"
-    )
-    assert " ".join(bucket) == (
-        f"{words} acl defaultObjectAcl owner labels softDeletePolicy iamConfiguration locationType rpo"
-    )
-    assert " ".join(bucket["acl"][0]) == "kind id selfLink bucket entity role etag projectTeam"
-    assert len(bucket["generation"]) == 19 and list(bucket["iamConfiguration"])[-1] == "publicAccessPrevention"
-
-
-def test_a_cut_answer_has_the_tag_of_the_whole(client: httpx.Client) -> None:
-    """With `fields` a bucket's `etag` header is still that of its metageneration."""
-    client.post("/storage/v1/b?project=p", json={"name": "cut"})
-    body = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
-    answer = client.patch("/storage/v1/b/cut?fields=iamConfiguration&projection=noAcl", json=body)
-    assert list(answer.json()) == ["iamConfiguration"] and answer.headers["etag"] == "CAI="
-
-
-def test_lists_have_the_tag_of_their_bucket_or_object(client: httpx.Client) -> None:
-    """The entries of an access control list have the `etag` of the bucket or object, in every answer that shows them."""
-    client.post("/storage/v1/b?project=p", json={"name": "tags"})
-    place = "/storage/v1/b/tags"
-    shown = client.patch(place, json={"labels": {"a": "b"}}).json()
-    entries = shown["acl"] + shown["defaultObjectAcl"] + client.get(f"{place}/acl").json()["items"]
-    entries.append(client.get(f"{place}/acl/{shown['owner']['entity']}").json())
-    assert {one["etag"] for one in entries} == {"CAI="}
-    made = client.post(f"{place}/acl", json={"entity": "allAuthenticatedUsers", "role": "READER"}).json()
-    assert made["etag"] == "CAM="
-    client.post("/upload/storage/v1/b/tags/o?uploadType=media&name=a", content=b"x")
-    found = client.get(f"{place}/o/a?projection=full").json()
-    listed = client.get(f"{place}/o/a/acl").json()["items"]
-    assert {one["etag"] for one in found["acl"] + listed} == {found["etag"]}
-    assert client.get(f"{place}/o?projection=full").json()["items"] == [found]
-    assert "acl" not in client.get(f"{place}/o").json()["items"][0]
-
-
-def test_a_list_of_buckets_in_full(client: httpx.Client) -> None:
-    """With projection=full a bucket of a list has its access control lists and its owner, unless it has uniform access."""
-    access = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
-    client.post("/storage/v1/b?project=p", json={"name": "whole-a"})
-    client.post("/storage/v1/b?project=p", json={"name": "whole-b", **access})
-    full, uniform = client.get("/storage/v1/b?project=p&prefix=whole&projection=full").json()["items"]
-    assert full == client.get("/storage/v1/b/whole-a?projection=full").json()
-    assert len(full["acl"]) == len(full["defaultObjectAcl"]) == 3 and full["owner"]
-    assert not {"acl", "defaultObjectAcl", "owner"} & uniform.keys()
-    assert "acl" not in client.get("/storage/v1/b?project=p&prefix=whole").json()["items"][0]
-
-
-def test_a_bucket_that_is_made_with_a_list_is_shown_in_full(client: httpx.Client) -> None:
-    """A predefined list, in any case, makes the answer to a creation full, unless the client asks otherwise."""
-    place = "/storage/v1/b/?project=p&predefinedDefaultObjectAcl=bucketownerfullcontrol"
-    made = client.post(f"{place}&predefinedAcl=projectPrivate", json={"name": "in-full"}).json()
-    assert (len(made["acl"]), len(made["defaultObjectAcl"])) == (3, 1) and made["owner"]
-    assert "acl" not in client.post(f"{place}&projection=noAcl", json={"name": "in-part"}).json()
-    assert "acl" not in client.post("/storage/v1/b/?project=p", json={"name": "in-short"}).json()
