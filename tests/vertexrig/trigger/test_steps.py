@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from localvertex import server
 from tests.support import clouds
+from tests.support.permissions import unknown, used
 from tests.support.trigger_place import DATA, Place, then
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
@@ -335,12 +335,7 @@ def test_every_permission_of_the_registry_is_used(place: Place, here: server.Run
         "1": [],
         "3": ["champion", "default"],
     }
-    table = deploy.MODEL_CALLS
-    used = {key for key, (verb, path) in table.items() if any(verb == m and re.fullmatch(path, p) for m, p in calls)}
-    assert used == set(table)
-    assert not [
-        one for one in calls if not any(one[0] == verb and re.fullmatch(path, one[1]) for verb, path in table.values())
-    ]
+    assert used(deploy.MODEL_CALLS, calls) == set(deploy.MODEL_CALLS) and not unknown(deploy.MODEL_CALLS, calls)
 
 
 def test_a_dry_run_opens_no_run(place: Place) -> None:
