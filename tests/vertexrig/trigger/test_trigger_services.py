@@ -19,6 +19,7 @@ from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage, StoredObject
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.submit.claims import Claims
+from vertexrig.trigger import answers
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Trigger
 
@@ -131,6 +132,12 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     last = until_done(well, body)
     assert post(well, body).body["name"] == last.body["name"]
     assert sum(f"--note={what}" in json.dumps(job.data) for job in clouds.jobs(here)) == 1
+
+
+def test_a_status_of_a_service_is_one_of_ours() -> None:
+    """Where trying again may help ours says so; what is wrong with the trigger itself is no fault of the caller's."""
+    ours = {None: 503, 400: 400, 401: 502, 403: 502, 404: 502, 429: 429, 500: 503, 502: 503, 503: 503, 504: 503}
+    assert {status: answers.explained(rest.RestError("no", status=status)).status for status in ours} == ours
 
 
 def until_done(trigger: Trigger, body: Any) -> Reply:
