@@ -99,7 +99,7 @@ def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) 
     """schemathesis, fed with the served OpenAPI document, finds no 5xx and no answer that the document does not know."""
     with functions.serving(staged, clouds.variables(here)) as url:
         run = subprocess.run(
-            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", f"--max-examples={300 if LONG else 20}",
+            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", f"--max-examples={300 if LONG else 8}",
              "--phases=coverage,fuzzing",  # of links between the pages there is none to follow
              "--checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
              "--generation-database=none", "--no-color", "--seed=7"],
