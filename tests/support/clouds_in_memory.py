@@ -111,8 +111,8 @@ class MemoryStorage(Storage):
         return found
 
     def generation(self, name: str) -> int | None:
-        found = self.read(name)
-        return None if found is None else found.generation
+        found: int | None = self._do("read", lambda: self.objects.get(self.prefix + name, (b"", None))[1])
+        return found
 
     def read_aged(self, name: str) -> StoredObject | None:
         def effect() -> StoredObject | None:
@@ -124,7 +124,7 @@ class MemoryStorage(Storage):
         return found
 
     def exists(self, name: str) -> bool:
-        return self.read(name) is not None
+        return self.generation(name) is not None
 
     def delete(self, name: str, generation: int | None = None) -> bool:
         def effect() -> bool:

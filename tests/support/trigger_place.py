@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
 from tests.support.memory_models import MemoryFolder, MemoryModels
+from tests.support.permissions import noted
 from vertexrig import times
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.vertex import Vertex
@@ -24,6 +24,7 @@ from vertexrig.submit.submission import Submitter
 from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call, Trigger
+from vertexrig.trigger.callers import of_schedule
 from vertexrig.workspace import Workspace
 
 SWEEP: dict[str, Any] = {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 2}
@@ -75,19 +76,21 @@ class Place:
     def _sleep(self, seconds: float) -> None:
         self.clock.at += seconds
 
-    def post(self, body: Mapping[str, Any], path: str = "/") -> Reply:
-        return self.trigger.handle(Call("POST", path, {}, lambda most: json.dumps(body).encode()))
+    def post(self, body: Mapping[str, Any], path: str = "/", headers: Mapping[str, str] = {}) -> Reply:
+        return self.trigger.handle(Call("POST", path, headers, lambda most: json.dumps(body).encode()))
+
+    def fire(self, time: str = "", schedule: str = "nightly", **body: Any) -> Reply:
+        """What the function answers Cloud Scheduler for a due time, now by default; `body` changes the schedule's own request."""
+        asked = of_schedule(schedule, self.trigger.loaded.project.schedules[schedule]).body
+        headers = {
+            "x-cloudscheduler-jobname": f"vertexrig-{schedule}",
+            "x-cloudscheduler-scheduletime": time or times.rfc3339(times.now(), 0),
+        }
+        return self.post({name: part for name, part in asked.items() if part} | body, headers=headers)
 
     def uses_registry_of(self, vertex: Vertex) -> set[tuple[str, str]]:
         """Let the steps use a service's own Model Registry; return method and path of each call to it, as they come."""
-        calls, send = set[tuple[str, str]](), vertex.rest.session.request
-
-        def noted(method: str, url: str, **options: Any) -> Any:
-            path = urlsplit(url).path
-            calls.add((method, path[path.index("/v1/projects/") :]))
-            return send(method, url, **options)
-
-        vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
+        calls = noted(vertex.rest)
         steps = self.trigger.ticker.engine.step.__self__  # type: ignore[union-attr]
         steps.registrar = replace(steps.registrar, models=ModelsClient(vertex))
         return calls
@@ -149,6 +152,15 @@ class Place:
         """The rows of the history that have an end, the newest first."""
         rows = self.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z"))
         return [row for row in rows if "end" in row]
+
+
+def nightly(*, steps: bool = False, **keys: Any) -> dict[str, Any]:
+    """The project with these keys of its schedule, which has no steps unless they are asked for."""
+    data = copy.deepcopy(DATA)
+    if not steps:
+        del data["schedules"]["nightly"]["then"]
+    data["schedules"]["nightly"] |= keys
+    return data
 
 
 def then(*steps: Any, **more: Any) -> dict[str, Any]:

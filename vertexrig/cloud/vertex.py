@@ -167,7 +167,6 @@ class Vertex:
         """Jobs of a collection, the newest first; tuning jobs without their trials.
 
         Args:
-            collection: customJobs or hyperparameterTuningJobs.
             filter: The API's filter, such as `state="JOB_STATE_RUNNING" AND labels.team=vision`.
         """
         params: dict[str, Any] = {"pageSize": min(limit or PAGE, PAGE)} | ({"filter": filter} if filter else {})
@@ -274,10 +273,6 @@ def misshapen(kind: str, data: Any) -> str | None:
     """Return what of an answer is a list, a mapping, a number or another plain value where the API has another of the four.
 
     Fields and enum values that the shipped schema lacks pass: the service is newer than it.
-
-    Args:
-        kind: The message: `HyperparameterTuningJob`.
-        data: The answer's JSON.
 
     Returns:
         The first such place with its value and what belongs there; None if there is none.

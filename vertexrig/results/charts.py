@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from vertexrig.results import chart_data
@@ -27,6 +28,8 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
 """The best trial, the others, and the infeasible ones: readable on light and on dark."""
 _STATES = {"succeeded": PLAIN, "best": BEST, "infeasible": BAD, "running": "#2f9e44"}
+_POINT = {"type": "point", "filled": True, "opacity": 0.9}
+_STEPS = {"type": "line", "interpolate": "step-after", "color": BEST}
 _ROOM = {"expr": "max(2, floor(width / 60))"}
 """Ticks of an axis along the width: so many that their labels have room."""
 PAIRED = 3
@@ -39,8 +42,6 @@ def charts(study: StudyRecord, timeline: Timeline, importance: Importance | None
     """Return the charts of a study; a section without anything to show is left out.
 
     Args:
-        study: The study.
-        timeline: Of its trials.
         importance: Of its parameters; None leaves out the charts that need it, as the console does, whose server is without Optuna.
     """
     weights = [weight.parameter for weight in importance.weights] if importance else []
@@ -70,32 +71,16 @@ def charts(study: StudyRecord, timeline: Timeline, importance: Importance | None
 
 def history(study: StudyRecord, at: int) -> Chart:
     """Return every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
-    goal = study.goals[at]
-    last = len(study.trials)
-    x = {
-        "field": "n",
-        "type": "quantitative",
-        "title": "trial",
-        "axis": {"values": _whole_ticks(last), "format": "d", "grid": False, "labelOverlap": True},
-        "scale": {"domain": [0.5, last + 0.5], "nice": False},
-    }
-    y = _value(study, at)
-    point = {
-        "transform": [{"filter": f"isValid(datum.m{at})"}],
-        "mark": {"type": "point", "filled": True, "opacity": 0.9},
-        "encoding": {"x": x, "y": y, **_best_marked(study), "tooltip": _tooltip(study)},
-    }
-    line = {
-        "transform": [{"filter": f"isValid(datum.b{at})"}],
-        "mark": {"type": "line", "interpolate": "step-after", "color": BEST, "strokeWidth": 2},
-        "encoding": {"x": x, "y": {**y, "field": f"b{at}"}},
-    }
-    failed = {
-        "transform": [{"filter": "!datum.ok && datum.ended"}],
-        "mark": {"type": "point", "shape": "cross", "angle": 45, "filled": True, "color": BAD, "size": 70},
-        # they have no value of the metric: a position in pixels keeps them off the scale of the others
-        "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
-    }
+    goal, last = study.goals[at], len(study.trials)
+    axis = {"values": _whole_ticks(last), "format": "d", "grid": False, "labelOverlap": True}
+    x = _field("n", title="trial", axis=axis, scale={"domain": [0.5, last + 0.5], "nice": False})
+    y, tooltip = _value(study, at), _tooltip(study)
+    point = _layer(f"isValid(datum.m{at})", _POINT, x=x, y=y, **_best_marked(study), tooltip=tooltip)
+    line = _layer(f"isValid(datum.b{at})", {**_STEPS, "strokeWidth": 2}, x=x, y={**y, "field": f"b{at}"})
+    cross = {"type": "point", "shape": "cross", "angle": 45, "filled": True, "color": BAD, "size": 70}
+    # they have no value of the metric: a position in pixels keeps them off the scale of the others
+    bottom = {"value": {"expr": "height - 5"}}
+    failed = _layer("!datum.ok && datum.ended", cross, x=x, y=bottom, tooltip=tooltip)
     note = f"Line: the best so far ({_goal(goal)})."
     if any(trial.state == "INFEASIBLE" for trial in study.trials):
         note += " Crosses at the bottom: trials that do not count."
@@ -105,60 +90,42 @@ def history(study: StudyRecord, at: int) -> Chart:
 def pareto(study: StudyRecord) -> Chart:
     """Return the first two goals against each other, with the trials that no other beats."""
     x, y = _value(study, 0), _value(study, 1)
-    point = {
-        "transform": [{"filter": "datum.ok"}],
-        "mark": {"type": "point", "filled": True, "opacity": 0.9},
-        "encoding": {"x": x, "y": y, **_best_marked(study), "tooltip": _tooltip(study)},
-    }
-    line = {
-        "transform": [{"filter": "datum.best"}],
-        "mark": {"type": "line", "interpolate": "step-after", "color": BEST, "strokeWidth": 1.5},
-        "encoding": {"x": x, "y": y, "order": {"field": "m0", "type": "quantitative"}},
-    }
+    point = _layer("datum.ok", _POINT, x=x, y=y, **_best_marked(study), tooltip=_tooltip(study))
+    line = _layer("datum.best", {**_STEPS, "strokeWidth": 1.5}, x=x, y=y, order=_field("m0"))
     title = f"{study.goals[0].id} against {study.goals[1].id}"
-    return Chart(
-        "pareto", title, _layered("trials", [line, point]), "Orange: no other trial is better in every metric."
-    )
+    note = "Orange: no other trial is better in every metric."
+    return Chart("pareto", title, _layered("trials", [line, point]), note)
 
 
 def parallel(study: StudyRecord) -> Chart:
     """Return a line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
     lowest = min(0, *(row["y"] for row in chart_data.ticks(study)))  # below 0: "not set"
-    x = {
-        "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
-        "axis": {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
-                 "ticks": False, "labelPadding": 8, "labelOverlap": False}, "scale": {"padding": 0.15},
-    }  # fmt: skip
-    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [lowest, 1], "nice": False}}
+    axis = {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
+            "ticks": False, "labelPadding": 8, "labelOverlap": False}  # fmt: skip
+    x = _field("a", "ordinal", sort=[key for key, _ in axes], title=None, axis=axis, scale={"padding": 0.15})
+    y = _field("y", axis=None, scale={"domain": [lowest, 1], "nice": False})
+    fold = {"fold": [key for key, _ in axes], "as": ["a", "y"]}
     # With hundreds of lines each has to be fainter, or nothing is seen behind the last ones.
     many = len(study.trials) > CROWD
+    each = {"x": x, "y": y, "detail": _field("id", "nominal"), "tooltip": _tooltip(study)}
     lines = {
         "data": {"name": "trials"},
-        "transform": [
-            {"filter": "datum.ok && datum.share <= share"},
-            {"fold": [key for key, _ in axes], "as": ["a", "y"]},
-        ],
+        "transform": [{"filter": "datum.ok && datum.share <= share"}, fold],
         "params": [_hover()],
         "mark": {"type": "line"},
         "encoding": {
-            "x": x,
-            "y": y,
-            "detail": {"field": "id", "type": "nominal"},
+            **each,
             "color": _ramp(study),
-            "tooltip": _tooltip(study),
-            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0.35 if many else 0.9},
-            "strokeWidth": {
-                "condition": [{"param": "hover", "empty": False, "value": 4}, {"test": "datum.best", "value": 3}],
-                "value": 1.2 if many else 2,
-            },
+            "opacity": _emphasised(0.35 if many else 0.9, hovered=1),
+            "strokeWidth": _emphasised(1.2 if many else 2, hovered=4, best=3),
         },
     }
     best = {
         "data": {"name": "trials"},
-        "transform": [{"filter": "datum.best"}, {"fold": [key for key, _ in axes], "as": ["a", "y"]}],
+        "transform": [{"filter": "datum.best"}, fold],
         "mark": {"type": "line", "color": BEST, "strokeWidth": 3},
-        "encoding": {"x": x, "y": y, "detail": {"field": "id", "type": "nominal"}, "tooltip": _tooltip(study)},
+        "encoding": each,
     }
     rules = {
         "data": {"name": "ticks"},
@@ -173,12 +140,8 @@ def parallel(study: StudyRecord) -> Chart:
     # each label once more in the colour of the background, below itself, so that lines do not run through the text
     halo = {**labels, "mark": {**labels["mark"], "style": "halo"}}
     spec = _base({"layer": [rules, lines, best, halo, labels], "params": [_share(many)], "height": 340})
-    spec["padding"] = {
-        "left": 16,
-        "top": 5,
-        "right": 50,
-        "bottom": 5,
-    }  # room for the last axis's labels, which Vega does not count
+    # room for the last axis's labels, which Vega does not count
+    spec["padding"] = {"left": 16, "top": 5, "right": 50, "bottom": 5}
     note = "Each line is a trial, the best in orange; a slider below the chart leaves the worse trials out."
     if study.conditional:
         note += " A line at “not set” means that the trial does not have that parameter."
@@ -186,14 +149,10 @@ def parallel(study: StudyRecord) -> Chart:
 
 
 def _importance(importance: Importance) -> Chart:
-    y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 160}}
+    y = _field("name", "nominal", sort=None, title=None, axis={"labelLimit": 160})
     x = {"type": "quantitative", "title": "share of the importance", "axis": {"format": "%", "tickCount": 6}}
-    tooltip = [
-        {"field": "name", "title": "parameter"},
-        {"field": "share", "title": "importance", "format": ".1%"},
-        {"field": "low", "title": "from", "format": ".1%"},
-        {"field": "high", "title": "to", "format": ".1%"},
-    ]
+    named = {"share": "importance", "low": "from", "high": "to"}
+    tooltip = [_told("name", "parameter"), *(_told(key, title, ".1%") for key, title in named.items())]
     bar = {
         "mark": {"type": "bar", "color": PLAIN, "opacity": 0.85},
         "encoding": {"y": y, "x": {**x, "field": "share"}, "tooltip": tooltip},
@@ -202,8 +161,7 @@ def _importance(importance: Importance) -> Chart:
         "mark": {"type": "rule", "strokeWidth": 2},
         "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "tooltip": tooltip},
     }
-    spec = _layered("importance", [bar, line])
-    spec["height"] = 28 * len(importance.weights)
+    spec = {**_layered("importance", [bar, line]), "height": 28 * len(importance.weights)}
     note = (
         "How much each parameter alone decides whether a trial is among the best tenth (PED-ANOVA, by Optuna). The line "
         f"holds the middle 80 % of {importance.resamples} resamples of the trials: where lines overlap, the order is not certain."
@@ -213,44 +171,22 @@ def _importance(importance: Importance) -> Chart:
 
 def _slice(study: StudyRecord, name: str) -> Chart:
     key = chart_data.key(study, name)
-    point = {
-        "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
-        "mark": {"type": "point", "filled": True, "opacity": 0.9},
-        "encoding": {
-            "x": _parameter(study, name),
-            "y": _value(study, 0),
-            **_best_marked(study),
-            "tooltip": _tooltip(study),
-        },
-    }
+    x, y, where = _parameter(study, name), _value(study, 0), f"datum.ok && isValid(datum.p{key})"
+    point = _layer(where, _POINT, x=x, y=y, **_best_marked(study), tooltip=_tooltip(study))
     return Chart(f"slice-{key}", name, {**_layered("trials", [point]), "height": 200})
 
 
 def _pairs(study: StudyRecord, names: Sequence[str]) -> list[Chart]:
-    chosen = names[:PAIRED]
     found = []
-    for i, first in enumerate(chosen):
-        for second in chosen[i + 1 :]:
-            keys = chart_data.key(study, first), chart_data.key(study, second)
-            x, y = _parameter(study, first), _parameter(study, second)
-            both = f"datum.ok && isValid(datum.p{keys[0]}) && isValid(datum.p{keys[1]})"
-            point = {
-                "transform": [{"filter": both}],
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "size": 45 if len(study.trials) > CROWD else 90,
-                    "opacity": 0.9,
-                },
-                "encoding": {"x": x, "y": y, "color": _ramp(study), "tooltip": _tooltip(study)},
-            }
-            ring = {
-                "transform": [{"filter": f"datum.best && {both}"}],
-                "mark": {"type": "point", "color": BEST, "size": 230, "strokeWidth": 2.5},
-                "encoding": {"x": x, "y": y, "tooltip": _tooltip(study)},
-            }
-            spec = {**_layered("trials", [point, ring]), "height": 240}
-            found.append(Chart(f"pair-{keys[0]}-{keys[1]}", f"{first} and {second}", spec))
+    point = {**_POINT, "size": 45 if len(study.trials) > CROWD else 90}
+    ring = {"type": "point", "color": BEST, "size": 230, "strokeWidth": 2.5}
+    for first, second in combinations(names[:PAIRED], 2):
+        keys = chart_data.key(study, first), chart_data.key(study, second)
+        both = f"datum.ok && isValid(datum.p{keys[0]}) && isValid(datum.p{keys[1]})"
+        each = {"x": _parameter(study, first), "y": _parameter(study, second), "tooltip": _tooltip(study)}
+        layers = [_layer(both, point, **each, color=_ramp(study)), _layer(f"datum.best && {both}", ring, **each)]
+        spec = {**_layered("trials", layers), "height": 240}
+        found.append(Chart(f"pair-{keys[0]}-{keys[1]}", f"{first} and {second}", spec))
     return found
 
 
@@ -258,39 +194,28 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     goal = study.goals[0]
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
-    x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
+    title = "step" if stepped else "seconds since the trial's start"
     # Vega ignores tickMinStep if the count is an expression
     room = {"expr": f"min({_ROOM['expr']}, span(domain('x')))"} if stepped else _ROOM
-    x |= {"axis": {"grid": False, "tickCount": room}, "scale": {"nice": False, "zero": False}}
-    y = {**_value(study, 0), "field": "y"}
+    x = _field("x", title=title, axis={"grid": False, "tickCount": room}, scale={"nice": False, "zero": False})
     tooltip = [
-        {"field": "id", "title": "trial"},
-        {"field": "x", "title": x["title"]},
-        {"field": "y", "title": _titled(goal.id), "format": ".6~g"},
-        {"field": "v", "title": "final", "format": ".6~g"},
+        _told("id", "trial"),
+        _told("x", title),
+        _told("y", _titled(goal.id), ".6~g"),
+        _told("v", "final", ".6~g"),
     ]
-    line = {
-        "transform": [{"filter": "datum.share <= share"}],
-        "params": [_hover()],
-        "mark": {"type": "line", "point": False if many else {"size": 14}},
-        "encoding": {
-            "x": x,
-            "y": y,
-            "detail": {"field": "id", "type": "nominal"},
-            "tooltip": tooltip,
-            "color": {"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
-            "opacity": {
-                "condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
-                "value": 0.2 if many else 0.7,
-            },
-            "strokeWidth": {
-                "condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
-                "value": 1.2 if many else 1.8,
-            },
-        },
-    }
-    spec = _layered("curves", [line])
-    spec |= {"height": 300, "params": [_share(many)]}
+    line = _layer(
+        "datum.share <= share",
+        {"type": "line", "point": False if many else {"size": 14}},
+        x=x,
+        y={**_value(study, 0), "field": "y"},
+        detail=_field("id", "nominal"),
+        tooltip=tooltip,
+        color={"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
+        opacity=_emphasised(0.2 if many else 0.7, hovered=1, best=1),
+        strokeWidth=_emphasised(1.2 if many else 1.8, hovered=3.5, best=3),
+    )
+    spec = {**_layered("curves", [{**line, "params": [_hover()]}]), "height": 300, "params": [_share(many)]}
     note = "One line per trial, the best in orange."
     if thinned:
         note += f" At most {thinned} points of each trial are drawn, spread evenly."
@@ -299,13 +224,10 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
 
 def _running(study: StudyRecord, timeline: Timeline) -> Chart:
     axis = {"values": _whole_ticks(max(study.parallel, timeline.most), 5), "format": "d", "labelOverlap": False}
-    y = {"field": "n", "type": "quantitative", "title": "trials", "axis": axis}
+    y = _field("n", title="trials", axis=axis)
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
-        "encoding": {
-            "x": _time_axis("t", timeline),
-            "y": {**y, "stack": None},
-        },
+        "encoding": {"x": _time_axis("t", timeline), "y": {**y, "stack": None}},
     }
     asked = {
         "data": {"values": [{"n": study.parallel}]},
@@ -313,33 +235,23 @@ def _running(study: StudyRecord, timeline: Timeline) -> Chart:
         "encoding": {"y": y},
     }
     spec = {**_layered("running", [area, asked]), "height": 110}
-    return Chart(
-        "running", "Trials that ran at one time", spec, "Dashed: parallelTrialCount, the most that was asked for."
-    )
+    note = "Dashed: parallelTrialCount, the most that was asked for."
+    return Chart("running", "Trials that ran at one time", spec, note)
 
 
 def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     there = {row["state"] for row in rows}
     states = {state: color for state, color in _STATES.items() if state in there}
+    named = {"id": "trial", "state": "state", "length": "ran for", "gap": "after a gap of"}
+    scale = {"domain": list(states), "range": list(states.values())}
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
             "x": _time_axis("s", timeline),
             "x2": {"field": "e"},
-            "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
-            "color": {
-                "field": "state",
-                "type": "nominal",
-                "title": None,
-                "scale": {"domain": list(states), "range": list(states.values())},
-                "legend": {"orient": "top"},
-            },
-            "tooltip": [
-                {"field": "id", "title": "trial"},
-                {"field": "state", "title": "state"},
-                {"field": "length", "title": "ran for"},
-                {"field": "gap", "title": "after a gap of"},
-            ],
+            "y": _field("slot", "ordinal", title=None, axis={"labels": False, "ticks": False}),
+            "color": _field("state", "nominal", title=None, scale=scale, legend={"orient": "top"}),
+            "tooltip": [_told(key, title) for key, title in named.items()],
         },
     }
     step = max(4, min(24, 480 // timeline.most))
@@ -349,13 +261,30 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
 
 
 def _time_axis(field: str, timeline: Timeline) -> Spec:
-    return {
-        "field": field,
-        "type": "quantitative",
-        "title": _unit(timeline)[1],
-        "axis": {"grid": False, "tickCount": _ROOM},
-        "scale": {"nice": False},
-    }
+    axis = {"grid": False, "tickCount": _ROOM}
+    return _field(field, title=_unit(timeline)[1], axis=axis, scale={"nice": False})
+
+
+def _field(name: str, kind: str = "quantitative", **more: Any) -> Spec:
+    """Return an encoding by a column."""
+    return {"field": name, "type": kind, **more}
+
+
+def _told(name: str, title: str, format: str = "") -> Spec:
+    """Return a column in a tooltip."""
+    return {"field": name, "title": title, **({"format": format} if format else {})}
+
+
+def _layer(where: str, mark: Spec, **encoding: Any) -> Spec:
+    """Return a layer of the rows for which an expression holds."""
+    return {"transform": [{"filter": where}], "mark": mark, "encoding": encoding}
+
+
+def _emphasised(plain: float, *, hovered: float, best: float | None = None) -> Spec:
+    """Return a value of lines that another one replaces for the line under the pointer, and for the best trial's."""
+    rows = [{"param": "hover", "empty": False, "value": hovered}]
+    rows += [{"test": "datum.best", "value": best}] if best is not None else []
+    return {"condition": rows if best is not None else rows[0], "value": plain}
 
 
 def _base(spec: Spec) -> Spec:
@@ -370,26 +299,20 @@ def _value(study: StudyRecord, at: int) -> Spec:
     """Return the axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
     values = [study.value(trial, study.goals[at]) for trial in study.ranked]
     wide = bool(values) and min(values) > 0 and max(values) / min(values) > 100
-    scale = {"type": "log"} if wide else {"zero": False}
-    return {"field": f"m{at}", "type": "quantitative", "title": _titled(study.goals[at].id), "scale": scale}
+    return _field(f"m{at}", title=_titled(study.goals[at].id), scale={"type": "log"} if wide else {"zero": False})
 
 
 def _parameter(study: StudyRecord, name: str) -> Spec:
-    dimension, field_ = study.parameters[name], f"p{chart_data.key(study, name)}"
+    dimension, column = study.parameters[name], f"p{chart_data.key(study, name)}"
     if chart_data.is_choice(study, name):
         order = [clean(str(value)) for value in dimension.values]
-        return {
-            "field": field_,
-            "type": "nominal",
-            "title": _titled(name),
-            "sort": order,
-            "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True},
-        }
-    scale: Spec = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
-    axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": _ROOM}
+        axis: Spec = {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True}
+        return _field(column, "nominal", title=_titled(name), sort=order, axis=axis)
+    axis = {"labelOverlap": True, "grid": False, "tickCount": _ROOM}
     if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
         axis["values"] = list(dimension.values)
-    return {"field": field_, "type": "quantitative", "title": _titled(name), "scale": scale, "axis": axis}
+    scale = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
+    return _field(column, title=_titled(name), scale=scale, axis=axis)
 
 
 def _log(study: StudyRecord, name: str, dimension: Dimension) -> bool:
@@ -404,11 +327,11 @@ def _goal(goal: Metric) -> str:
 def _best_marked(study: StudyRecord) -> Spec:
     """Return color, size and order of the trials' points: the best is larger, and above the others; hundreds of points are smaller."""
     plain = 40 if len(study.trials) > CROWD else 85
-    color = {"field": "best", "type": "nominal", "title": None, "legend": None}
+    scale = {"domain": [False, True], "range": [PLAIN, BEST]}
     return {
-        "color": {**color, "scale": {"domain": [False, True], "range": [PLAIN, BEST]}},
+        "color": _field("best", "nominal", title=None, legend=None, scale=scale),
         "size": {"condition": {"test": "datum.best", "value": 2.4 * plain}, "value": plain},
-        "order": {"field": "best", "type": "quantitative"},
+        "order": _field("best"),
     }
 
 
@@ -422,14 +345,10 @@ def _whole_ticks(last: int, most: int = 12) -> list[int]:
 def _ramp(study: StudyRecord) -> Spec:
     """Return the value as a colour: the better, the more it differs from the background."""
     goal = study.goals[0]
-    low, high = chart_data.ends(study)
-    return {
-        "field": "m0",
-        "type": "quantitative",
-        "title": _titled(goal.id),
-        "scale": {"range": "ramp", "reverse": goal.sign < 0, "domain": [low, high]},
-        "legend": {"orient": "top", "gradientLength": 160, "values": [low, high], "format": ".3~g"},
-    }
+    ends = list(chart_data.ends(study))
+    scale = {"range": "ramp", "reverse": goal.sign < 0, "domain": ends}
+    legend = {"orient": "top", "gradientLength": 160, "values": ends, "format": ".3~g"}
+    return _field("m0", title=_titled(goal.id), scale=scale, legend=legend)
 
 
 def _titled(name: str) -> str:
@@ -438,10 +357,9 @@ def _titled(name: str) -> str:
 
 
 def _tooltip(study: StudyRecord) -> list[Spec]:
-    rows: list[Spec] = [{"field": "id", "title": "trial"}]
-    rows += [{"field": f"m{i}", "title": _titled(goal.id), "format": ".6~g"} for i, goal in enumerate(study.goals)]
-    rows += [{"field": f"p{i}", "title": _titled(name)} for i, name in enumerate(study.parameters)]
-    return [*rows, {"field": "state", "title": "state"}]
+    goals = [_told(f"m{i}", _titled(goal.id), ".6~g") for i, goal in enumerate(study.goals)]
+    parameters = [_told(f"p{i}", _titled(name)) for i, name in enumerate(study.parameters)]
+    return [_told("id", "trial"), *goals, *parameters, _told("state", "state")]
 
 
 def _hover() -> Spec:

@@ -30,7 +30,6 @@ class Weight:
     """The importance of one parameter.
 
     Args:
-        parameter: Its id.
         share: From 0 to 1; over all parameters they sum to 1.
         low: The tenth percentile of the resamples.
         high: Their ninetieth.

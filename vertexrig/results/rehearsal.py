@@ -16,7 +16,6 @@ class Rehearsal:
     """How a rehearsal went.
 
     Args:
-        name: The job or sweep.
         state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
         error: Why it failed, "" if it did not.
         seconds: Wall time of the job, without checks and packaging; with faults, of all attempts, with the packaging for each.

@@ -41,7 +41,6 @@ class StudyRecord:
     Args:
         job: The HyperparameterTuningJob.
         metrics: All metrics, the safety metrics too.
-        goals: The metrics to optimise.
         parameters: The parameters by id, those under conditions too; of several with one id, the first.
         trials: Every trial, in the order listed.
         ranked: Trials that count, the best first.

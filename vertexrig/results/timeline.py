@@ -19,7 +19,6 @@ class Span:
     """A trial that ran.
 
     Args:
-        trial: Its id.
         start: Seconds since the study was created (or since its first trial started).
         end: The same; for a trial that runs, the latest moment that is known.
         slot: Its slot, counted from 0: there are as many slots as trials ran at one time.
@@ -70,7 +69,6 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
     """Return when the trials of a study ran.
 
     Args:
-        study: The study.
         now: Seconds since 1970, where trials that run are cut off; by default the latest time that the study names.
     """
     ran = sorted(

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from vertexrig import times
 from vertexrig.cloud.storage import as_json
@@ -21,7 +21,6 @@ BACKFILL = "backfill"
 """Key of a delivery's detail, and reason of a run: it is for a due time that has passed, and who asked for it."""
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _KINDS = ("request", "schedule", "event", "body")
-_PHASES = ("waiting", "attempt", "step", "ended")
 _SCALARS = (str, int, float, bool)
 
 
@@ -198,20 +197,9 @@ def vars_of(key: Key) -> dict[str, Any]:
     return {"kind": key.kind, "text": key.text, "window_s": key.window_s}
 
 
-_TEXTS = (
-    "caller",
-    "schedule",
-    "time",
-    "run_id",
-    "since",
-    "reason",
-    "text",
-    "retry_since",
-    "job",
-    "model",
-    "noticed",
-    "stopped",
-)
+_STORED = {one.name: one for one in fields(Run) if one.compare}
+_TEXTS = [name for name, one in _STORED.items() if one.type == "str" and name != "id"]
+_TIMES = ("time", "since", "retry_since", "stopped")
 _ATTEMPT = {"candidate": int, "changes": str, "job": str, "reason": str, "text": str}
 
 
@@ -219,48 +207,41 @@ def parse(id: str, content: bytes) -> Run | None:
     """Return the run of these bytes; None unless every part has its type and no part is unknown: other programs may write to the bucket,
     and a field of a newer version may say what must not be done.
     """
-    data = as_json(content) or {}
-    if not data.keys() <= {one.name for one in fields(Run) if one.compare}:
-        return None
+    data: Any = as_json(content) or {}
     key, body, attempts, steps = data.get("key"), data.get("body"), data.get("attempts", []), data.get("steps", [])
     tables = {name: data.get(name, {}) for name in ("delivery", "jobs", "measured", "approval")}
     numbers = {name: data.get(name, least) for name, least in (("step", -1), ("round", 0))}
     texts = {name: data.get(name, "") for name in _TEXTS}
     phase = data.get("phase", "attempt")
-    if data.get("id") != id or not _ID.fullmatch(id) or phase not in _PHASES or not is_body(body):
+    fits = (
+        data.keys() <= _STORED.keys()
+        and data.get("id") == id
+        and _ID.fullmatch(id)
+        and phase in get_args(Phase)
+        and is_body(body)
+        and all(isinstance(value, _SCALARS) for part in ("set", "args") for value in body[part].values())
+        and _is_key(key)
+        and all(isinstance(one, str) for one in texts.values())
+        and all(isinstance(one, dict) for one in tables.values())
+        and all(type(one) is int for one in numbers.values())
+        and all(isinstance(one, list) for one in (steps, attempts))
+        and all(map(_is_attempt, attempts))
+        and (not texts["run_id"] or RUN_ID.fullmatch(texts["run_id"]))
+        and all(not texts[name] or times.nanoseconds(texts[name]) is not None for name in _TIMES)
+    )
+    if not fits:
         return None
-    if not all(isinstance(one, str) for one in texts.values()) or not all(
-        isinstance(one, dict) for one in tables.values()
-    ):
-        return None
-    if (
-        not all(type(one) is int for one in numbers.values())
-        or not isinstance(steps, list)
-        or not isinstance(attempts, list)
-    ):
-        return None
-    if not all(isinstance(value, _SCALARS) for part in ("set", "args") for value in body[part].values()):
-        return None
-    if not isinstance(key, dict) or key.keys() != {"kind", "text", "window_s"} or key["kind"] not in _KINDS:
-        return None
-    if not isinstance(key["text"], str) or not isinstance(key["window_s"], (int, float, type(None))):
-        return None
-    if not all(map(_is_attempt, attempts)) or (texts["run_id"] and not RUN_ID.fullmatch(texts["run_id"])):
-        return None
-    if any(
-        texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since", "stopped")
-    ):
-        return None
-    return Run(
-        id,
-        Key(**key),
-        body,
-        phase=phase,
-        attempts=attempts_of(attempts),
-        steps=tuple(map(str, steps)),
-        **texts,
-        **tables,
-        **numbers,
+    own = {**texts, **tables, **numbers, "phase": phase, "steps": tuple(map(str, steps))}
+    return Run(id, Key(**key), body, attempts=attempts_of(attempts), **own)
+
+
+def _is_key(data: Any) -> bool:
+    return (
+        isinstance(data, dict)
+        and data.keys() == {"kind", "text", "window_s"}
+        and data["kind"] in _KINDS
+        and isinstance(data["text"], str)
+        and isinstance(data["window_s"], (int, float, type(None)))
     )
 
 

@@ -20,14 +20,11 @@ class Certainty:
     """How far the best trial of a study with one goal is ahead.
 
     Args:
-        metric: The goal.
-        best: The best trial.
         next_trial: The best trial with other parameters, "" if there is none.
         lead: How much better the best is than that one, in the metric's unit.
         noise: Standard deviation among trials with equal parameters; None if no two trials have the same parameters.
         repeats: Trials beyond the first of equal parameters, over all groups: the degrees of freedom of `noise`.
         same: Trials with the best one's parameters, itself included.
-        trials: Trials that count.
     """
 
     metric: str

@@ -81,7 +81,6 @@ def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now:
 
     Args:
         job: The job, running or ended.
-        catalog: Machines and prices.
         factor: What prices in its region are against the catalog's, if those are for another.
         now: Seconds since 1970, where what runs is cut off; the present by default.
 

@@ -37,8 +37,6 @@ class Decision:
 
     Args:
         dimension: The parameter as the study had it.
-        action: What is done with it.
-        reason: Why, in one line.
         value: What it is fixed at, or its value in the best trial.
         low: Least value from now on, of a DOUBLE or INTEGER.
         high: Greatest value from now on.
@@ -99,7 +97,6 @@ def decision_on(dimension: Dimension, best: Value, top: Sequence[Value]) -> Deci
     """Return the decision on one parameter.
 
     Args:
-        dimension: Its values in the study.
         best: Its value in the best trial.
         top: Its values in the best trials, that one's first.
     """
@@ -125,7 +122,6 @@ def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[s
     are too many, the parameter that mattered least is fixed.
 
     Args:
-        decisions: One per parameter.
         combinations: Of the grid, at most.
         importance: By parameter, from 0.
     """

@@ -33,9 +33,6 @@ class FollowUp:
     """A sweep that follows a study.
 
     Args:
-        name: Its name in the project file.
-        after: The sweep it follows.
-        decisions: What becomes of each parameter.
         kept: Parameters that stay as they are, with their conditional parameters: their settings by name.
         trials: Trials at most.
         grid: Whether the sweep is a grid of all combinations.
@@ -73,10 +70,7 @@ def follow_up(
     """Return the sweep that follows a study.
 
     Args:
-        outcome: The study.
         written: The project file's plain values, variables as they are written.
-        after: That sweep's name.
-        name: The new sweep's name.
         grid: Make it a grid of at most this many combinations.
         trials: Trials at most; by default those of the former sweep.
 

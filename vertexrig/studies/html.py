@@ -52,10 +52,6 @@ class Insight:
     """A study with all that is computed of it.
 
     Args:
-        study: The study.
-        importance: Of its parameters.
-        timeline: Of its trials.
-        charts: Of all of it.
         certainty: How sure its best trial is; None if there is none, or several.
     """
 
@@ -86,10 +82,7 @@ def page(
     """Return the page of a job.
 
     Args:
-        job: The job.
         found: What is computed of its study; None for a custom job.
-        cost: What it has cost.
-        reproduction: How to make it again.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
         attempted: The attempts of a job with candidates.
@@ -127,16 +120,13 @@ def _parts(drawn: Charts) -> dict[str, Any]:
     """Return the page's style, scripts, data, and the policy that allows these scripts."""
     script = Markup(_read("shared.js", "results") + _read("charts.js", "results") + _read("page.js"))
     library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
-    data = {
-        **drawn.for_page(),
-    }
     return {
         # Made of the very texts below: the policy names scripts by their hashes, and one changed byte would block them.
         "policy": _policy(script, library),
         "css": Markup(_read("page.css") + _read("shared.css", "results")),
         "script": script,
         "library": library,
-        "data": Markup(_json(data)),
+        "data": Markup(_json(drawn.for_page())),
     }
 
 
@@ -155,9 +145,8 @@ def _study_values(found: Insight) -> dict[str, Any]:
         "best_flags": clean(flags(study.best[0])) if study.best else "",
         "certainty": found.certainty.text() if found.certainty else "",
         "importance": found.importance,
-        "pairs_text": "The most important parameters against each other; the ring is the best trial."
-        if found.importance.weights
-        else "The first parameters against each other; the ring is the best trial.",
+        "pairs_text": f"The {'most important' if found.importance.weights else 'first'} parameters against each other; "
+        "the ring is the best trial.",
         "timeline_text": _timeline_text(found),
         "failures": _failures(study),
     }

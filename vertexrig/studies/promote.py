@@ -40,14 +40,8 @@ def promoted(
     """Return the job of a sweep with the parameters of one of its trials as arguments.
 
     Args:
-        outcome: The study.
-        trial: The trial.
         written: The project file's plain values, variables as they are written.
-        after: The sweep.
-        name: The new job's name.
         args: Further arguments, such as epochs.
-        topology: Instead of the job's.
-        machine_type: Instead of the job's.
         changes: `KEY=VALUE` for keys of the new job, with dots between keys.
     """
     sweep: Mapping[str, Any] = written["sweeps"][after] or {}

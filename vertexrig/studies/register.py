@@ -36,7 +36,6 @@ class Trained:
 
     Args:
         uri: gs:// folder of the model.
-        metric: The metric it is compared by.
         value: Its value.
         goal: MAXIMIZE or MINIMIZE.
         job: Name of the job or sweep, and of the trial.
@@ -84,7 +83,6 @@ class Comparison:
 
     Args:
         better: Whether it is to be registered.
-        text: What was compared, in one line.
         version: The version that is there; None without one.
         value: Its value of the metric; None if it has none.
         gain: By how much the new one is better; None where nothing could be compared.
@@ -102,7 +100,6 @@ class Serving:
     """The image that serves the model.
 
     Args:
-        uri: Its URI.
         text: Which one it is, its dates, and what to check.
     """
 
@@ -172,7 +169,6 @@ def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> 
     """Return what the serving image takes of a folder.
 
     Args:
-        folder: The folder.
         made: What it was trained with, see `made_with`.
         given: The serving image that the user named, which may take anything.
 
@@ -211,9 +207,7 @@ def serving(made: Servable, host: str, given: str | None, today: date) -> Servin
 
     Args:
         made: What the image is to load.
-        host: Host of Google's images.
         given: The one that was named.
-        today: The day.
     """
     if given is not None:
         return Serving(given, f"serving image: {given}")
@@ -233,10 +227,7 @@ def compare(
     """Whether a model beats the version that is there by the least gain, by the same metric.
 
     Args:
-        trained: The model.
-        there: The version that is there.
-        least: The least gain.
-        measured_now: What that version was measured with beside the model; by default what it says of itself.
+        measured_now: What the version that is there was measured with beside the model; by default what it says of itself.
     """
     own = f"{trained.metric} {trained.value:.6g}"
     if there is None:

@@ -31,9 +31,6 @@ def follow(
     A failing service is asked again for ten minutes: the job keeps running (tfx issue 5870).
 
     Args:
-        vertex: Where it is.
-        name: Its resource name.
-        poll_s: Seconds between questions.
         every: Give the job after each question, also when nothing changed.
         lost: Called with the error when a question fails, and with None when one succeeds again.
 
@@ -71,10 +68,7 @@ def cancel(
     """Cancel a job and wait until it has ended.
 
     Args:
-        vertex: Where it is.
-        name: Its resource name.
         wait: Called with the job each time its state changes.
-        poll_s: Seconds between questions.
     """
     vertex.cancel(name)
     last = RemoteJob({"name": name})
@@ -105,7 +99,6 @@ def page(
     """Return a job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
 
     Args:
-        job: The job.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
         attempted: The attempts of a job with candidates.

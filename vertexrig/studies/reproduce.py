@@ -47,7 +47,6 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     The package, the arguments and the search space are those of the job; what the project file says today may differ.
 
     Args:
-        job: The job.
         project: Its Google Cloud project id; a resource name has the project's number, which gcloud refuses.
         again: The command of this program that runs the same from the project file.
     """

@@ -27,7 +27,6 @@ def of_sweep(
     """Return the model of a sweep's best trial, or of another one.
 
     Args:
-        job: The sweep, which has ended.
         name: What the user calls it.
         trial: Instead of the best one.
         metric: To compare by; the study's first one by default.
@@ -65,7 +64,6 @@ def of_job(
 
     Args:
         loaded: The project, whose sweeps say which metric counts and what is better.
-        job: The job.
         name: What the user calls it.
         metric: To compare by, instead of the sweep's.
         value: Instead of what `summary.json` says.

@@ -22,7 +22,6 @@ class RunningTrial:
     """A trial that runs.
 
     Args:
-        id: Its id.
         custom_job: The number of its job, "" if it is not known.
         seconds: Since its start.
         last: What it reported last, as text; "" if the service lists nothing yet.
@@ -42,9 +41,7 @@ class Watched:
 
     Args:
         title: Its name and number.
-        state: Its state, and for a sweep its trials by state.
         facts: Names and values: best so far, time, money.
-        trials: Those that run.
         jobs: Numbers of the custom jobs whose lines are worth showing.
     """
 
@@ -59,7 +56,6 @@ def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
     """Return a job at one moment.
 
     Args:
-        job: The job.
         cost: What it has cost until now; None if that cannot be estimated.
         now: Seconds since 1970.
     """

@@ -10,9 +10,10 @@ from functools import cache
 from typing import Any, Literal
 
 from vertexrig.trigger import terraform
-from vertexrig.trigger.deploy import DeployStep, known
+from vertexrig.trigger.deploy import DeployStep, known, printed
 
 Action = Literal["create", "update", "keep", "unknown"]
+Fields = tuple[tuple[str, Any, Any], ...]
 Read = Callable[..., Any]
 _INGRESS = {
     "all": "ALLOW_ALL", "internal": "ALLOW_INTERNAL_ONLY", "internal-and-cloud-load-balancing": "ALLOW_INTERNAL_AND_GCLB"
@@ -31,7 +32,7 @@ class DeployChange:
 
     step: DeployStep
     action: Action
-    fields: tuple[tuple[str, Any, Any], ...] = ()
+    fields: Fields = ()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -59,10 +60,7 @@ def changes(steps: Iterable[DeployStep], gcloud: Callable[[list[str]], str | Non
 
     @cache
     def read(*words: str) -> Any:
-        try:
-            return json.loads(said((*words, "--format=json")) or "null")
-        except ValueError:
-            return None
+        return printed(said((*words, "--format=json")))
 
     new = set[str]()
     for step in steps:
@@ -79,7 +77,7 @@ def changes(steps: Iterable[DeployStep], gcloud: Callable[[list[str]], str | Non
 
 def _compared(
     step: DeployStep, names: list[str], flags: dict[str, str], read: Read, new: set[str]
-) -> tuple[Action, tuple[tuple[str, Any, Any], ...]]:
+) -> tuple[Action, Fields]:
     project = f"--project={flags['project']}" if "project" in flags else ""
     match names:
         case ["services", "enable", *apis]:
@@ -94,36 +92,29 @@ def _compared(
             found = read("iam", "roles", "list", project)
             there = any(one["name"].endswith(f"/roles/{name}") for one in found or ())
             role = read("iam", "roles", "describe", name, project) if there else {}
-            before, after = ((role or {}).get("includedPermissions", ())), flags["permissions"].split(",")
-            fields = (
-                (("permissions", ",".join(sorted(before)), ",".join(sorted(after))),)
-                if set(before) != set(after)
-                else ()
-            )
+            held = sorted((role or {}).get("includedPermissions", ()))
+            wanted = sorted(flags["permissions"].split(","))
+            fields = (("permissions", ",".join(held), ",".join(wanted)),) if held != wanted else ()
             return _action(found if role is not None else None, there, fields)
         case ["artifacts", "repositories", "create", name]:
             found = read("artifacts", "repositories", "list", project, f"--location={flags['location']}")
             return _action(found, any(one["name"].endswith(f"/{name}") for one in found or ()))
-        case ["functions", "deploy", name]:
-            found = read("functions", "list", "--v2", f"--regions={flags['region']}", project)
-            same = [one for one in found or () if one["name"].endswith(f"/functions/{name}")]
-            wanted = terraform.function(name, dict(flags), ())
-            return _action(found, bool(same), tuple(_fields(wanted, same[0], step.secrets)) if same else ())
-        case ["run", "deploy", name]:
-            found = read("run", "services", "list", f"--region={flags['region']}", project)
-            same = [as_function(one) for one in found or () if one["metadata"]["name"] == name]
-            wanted = terraform.function(name, dict(flags), ())
-            return _action(found, bool(same), tuple(_fields(wanted, same[0], step.secrets)) if same else ())
+        case ["functions" | "run" as product, "deploy", name]:
+            if product == "functions":
+                found = read("functions", "list", "--v2", f"--regions={flags['region']}", project)
+                same = [one for one in found or () if one["name"].endswith(f"/functions/{name}")]
+            else:
+                found = read("run", "services", "list", f"--region={flags['region']}", project)
+                same = [as_function(one) for one in found or () if one["metadata"]["name"] == name]
+            function = terraform.function(name, dict(flags), ())
+            return _action(found, bool(same), tuple(_fields(function, same[0], step.secrets)) if same else ())
         case ["eventarc", "triggers", "create", name]:
             found = read("eventarc", "triggers", "list", f"--location={flags['location']}", project)
             same = [one for one in found or () if one["name"].endswith(f"/triggers/{name}")]
-            filters = {
-                f"{one['attribute']}={one['value']}" for one in (same[0] if same else {}).get("eventFilters", ())
-            }
-            shown, given = ",".join(sorted(filters)), flags["event-filters"]
-            return _action(
-                found, bool(same), (("eventFilters", shown, given),) if filters != set(given.split(",")) else ()
-            )
+            rows = (same[0] if same else {}).get("eventFilters", ())
+            filters, given = {f"{one['attribute']}={one['value']}" for one in rows}, flags["event-filters"]
+            fields = (("eventFilters", ",".join(sorted(filters)), given),) if filters != set(given.split(",")) else ()
+            return _action(found, bool(same), fields)
         case [*kind, _, on]:
             pass
     if on in new:
@@ -182,9 +173,7 @@ def as_function(service: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _action(
-    found: Any, there: bool, fields: tuple[tuple[str, Any, Any], ...] = ()
-) -> tuple[Action, tuple[tuple[str, Any, Any], ...]]:
+def _action(found: Any, there: bool, fields: Fields = ()) -> tuple[Action, Fields]:
     if found is None:
         return "unknown", ()
     return ("update" if fields else "keep") if there else "create", fields if there else ()

@@ -6,6 +6,7 @@ method needs) and of the Cloud Storage JSON API, docs.cloud.google.com (2026-05-
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -551,6 +552,14 @@ def gcloud(words: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def printed(text: str | None) -> Any:
+    """Return the JSON that gcloud printed; None if there is none."""
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
 
 
 def account(run: Callable[[list[str]], str | None] = gcloud) -> str:

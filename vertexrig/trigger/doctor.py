@@ -6,7 +6,6 @@ Roles: IAM pages of docs.cloud.google.com (2026-05-30). Runtimes: Google Cloud's
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Literal
 
 from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
@@ -167,26 +166,23 @@ def check_api(subject: Subject) -> Iterator[Result]:
 
 def check_bucket(subject: Subject) -> Iterator[Result]:
     project, storage = subject.loaded.project, subject.storage
-    make = f"gcloud storage buckets create gs://{storage.bucket if storage else 'BUCKET'} --location={project.region} --project={project.project}"
+    uri = f"gs://{storage.bucket}" if storage else "gs://BUCKET"
+    make = f"gcloud storage buckets create {uri} --location={project.region} --project={project.project}"
+    found = storage.metadata() if storage is not None else None
+    place = str((found or {}).get("location", "")).lower()
     if storage is None:
         yield Result("bucket", "error", "the project file names none", make)
-        return
-    found = storage.metadata()
-    if found is None:
-        yield Result("bucket", "error", f"there is no gs://{storage.bucket}", make)
-        return
-    place = str(found.get("location", "")).lower()
-    if is_loopback(storage.rest.url):
-        yield Result("bucket", "ok", f"gs://{storage.bucket} on this machine, its region does not matter")
+    elif found is None:
+        yield Result("bucket", "error", f"there is no {uri}", make)
+    elif is_loopback(storage.rest.url):
+        yield Result("bucket", "ok", f"{uri} on this machine, its region does not matter")
     elif place == project.region:
-        yield Result("bucket", "ok", f"gs://{storage.bucket} in {place}")
+        yield Result("bucket", "ok", f"{uri} in {place}")
     elif project.region.startswith(_MULTI.get(place, "-")):
         # python-aiplatform issue 885: Vertex AI refuses a bucket in a multi-region
-        yield Result(
-            "bucket", "error", f"gs://{storage.bucket} is in {place}; it must be in {project.region} itself", make
-        )
+        yield Result("bucket", "error", f"{uri} is in {place}; it must be in {project.region} itself", make)
     else:
-        yield Result("bucket", "error", f"gs://{storage.bucket} is in {place}, the jobs are in {project.region}", make)
+        yield Result("bucket", "error", f"{uri} is in {place}, the jobs are in {project.region}", make)
 
 
 def check_images(subject: Subject) -> Iterator[Result]:
@@ -330,13 +326,9 @@ def check_chains(subject: Subject) -> Iterator[Result]:
     if not deploy.registers(project) or is_loopback(subject.vertex.rest.url):
         return
     role, _ = deploy.roles(project)
-    found = _read(subject.gcloud(["iam", "roles", "describe", role, f"--project={project.project}", "--format=json"]))
-    lacking = (
-        sorted(set(deploy.registry_calls(project)) - set(found.get("includedPermissions", ())))
-        if found is not None
-        else []
-    )
-    name = "register after a run"
+    words = ["iam", "roles", "describe", role, f"--project={project.project}", "--format=json"]
+    found, name = deploy.printed(subject.gcloud(words)), "register after a run"
+    lacking = sorted(set(deploy.registry_calls(project)) - set((found or {}).get("includedPermissions", ())))
     if found is None:
         yield Result(name, "unknown", f"the role {role} cannot be read", "vertexrig function deploy")
     elif lacking:
@@ -345,16 +337,8 @@ def check_chains(subject: Subject) -> Iterator[Result]:
         yield Result(name, "ok", f"{role} may add models and versions")
 
 
-def _read(text: str | None) -> Any:
-    """Return JSON that gcloud printed; None if there is none."""
-    try:
-        return json.loads(text or "null")
-    except ValueError:
-        return None
-
-
 def _members(policy: str, role: str) -> set[str]:
-    bindings = (_read(policy) or {}).get("bindings", [])
+    bindings = (deploy.printed(policy) or {}).get("bindings", [])
     return {str(one) for row in bindings if row.get("role") == role for one in row.get("members", [])}
 
 

@@ -40,12 +40,10 @@ class DeliveryEnd:
         outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
             `not-better`, `rejected`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
             that got no job `refused`, `skipped` or `superseded`.
-        reason: Why, in one line.
         ended: When, RFC 3339.
         seconds: How long the job took.
         usd: What all attempts cost, estimated from their times; None without a sourced price.
         metric: The name of what it reported.
-        value: What it reported.
         model: The version that was registered.
         jobs: Resource names of the jobs of a run with steps, by what ran.
         step: The step at which a run with steps ended.
@@ -165,15 +163,15 @@ class Deliveries:
         return row
 
 
-def row_of(run: Run) -> dict[str, Any]:
-    """Return the row of a run: what it was asked for, and where it is."""
+def delivery_of(run: Run) -> Delivery:
+    """Return the delivery that opened a run, with what became of the run so far."""
     kept = dict(run.delivery)
     detail = dict(kept.pop("detail", {}))
     decision: Decision = "created" if run.had_job or run.phase in ("attempt", "step") else "deferred"
     if run.phase == "ended" and not run.had_job:
         decision = "skipped" if run.reason in ("skipped", "superseded") else "refused"
     why = str(kept.pop("reason", "")) or (NO_MACHINES if run.reason == "exhausted" else run.reason)
-    row = Delivery(
+    return Delivery(
         decision=decision,
         reason=why if decision != "created" else "",
         text=run.text if decision != "created" else "",
@@ -187,9 +185,13 @@ def row_of(run: Run) -> dict[str, Any]:
         job=next((one.job for one in reversed(run.attempts) if one.job), ""),
         detail=detail | ({"then": list(run.steps)} if run.steps else {}),
         **kept,
-    ).data
+    )
+
+
+def row_of(run: Run) -> dict[str, Any]:
+    """Return the row of a run: what it was asked for, and where it is."""
     asked = {"approval": approval.text_of(run)} if run.approval and run.phase == "step" else {}
-    return row | {"phase": run.phase, "since": run.phase_since, "step": run.at, **asked}
+    return delivery_of(run).data | {"phase": run.phase, "since": run.phase_since, "step": run.at, **asked}
 
 
 def end_of(

@@ -5,7 +5,6 @@ Every difference comes with the command that ends it.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.spec.labels import label_value
 from vertexrig.trigger import schedules
 from vertexrig.trigger.changes import as_function
-from vertexrig.trigger.deploy import DIGEST_LABEL, SERVICE, VERSION_LABEL
+from vertexrig.trigger.deploy import DIGEST_LABEL, SERVICE, VERSION_LABEL, printed
 from vertexrig.trigger.history import Deliveries
 from vertexrig.workspace import Workspace
 
@@ -93,7 +92,6 @@ class ScheduleStatus:
         attempted: When it was delivered last.
         attempt: How that ended: `OK`, or a code and a message.
         delivery: The last delivery in the history.
-        differences: What is wrong.
         log_filter: Finds what Cloud Logging has of it.
         log: The command that prints that.
         zone: The schedule's time zone.
@@ -177,9 +175,8 @@ def _described(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dic
     project = loaded.project
     place = (f"--region={project.region}", f"--project={project.project}", "--format=json")
     kind = ("functions", "describe", "--gen2") if project.trigger.command == "functions" else (*SERVICE, "describe")
-    text = gcloud([*kind, project.trigger.function, *place])
+    data = printed(gcloud([*kind, project.trigger.function, *place]))
     try:
-        data = json.loads(text or "{}")
         return {} if not isinstance(data, dict) else as_function(data) if "metadata" in data else data
     except (ValueError, LookupError, TypeError):
         return {}

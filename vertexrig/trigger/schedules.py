@@ -327,14 +327,9 @@ def plan(
             steps += [Step("pause", name, job)] if name in paused else []
             continue
         changes = tuple(_changes("", normal(job), found))
-        state = str(found.get("state", "ENABLED"))
-        turn: Action = (
-            "pause"
-            if name in paused and state != "PAUSED"
-            else "resume"
-            if name not in paused and state == "PAUSED"
-            else "keep"
-        )
+        turn: Action = "pause" if name in paused else "resume"
+        if (name in paused) == (found.get("state") == "PAUSED"):
+            turn = "keep"
         if changes:
             steps.append(Step("update", name, job, changes))
         if turn != "keep" or not changes:

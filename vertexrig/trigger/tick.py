@@ -21,7 +21,6 @@ from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, RemoteJob
 from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Notify
 from vertexrig.runs import store
-from vertexrig.runs.deliveries import Delivery
 from vertexrig.runs.engine import Engine, Moved
 from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.runs.registration import Registrar
@@ -70,11 +69,7 @@ class Ticker:
         end = history.end_of(run, job, own.vertex, own.workspace.loaded, catalog, own.storage)
         row = self.deliveries.write_end(run, end)
         self.notices.keep(notify.notice_of(row))
-        if row["decision"] != "created":
-            known = {name: row[name] for name in Delivery.__dataclass_fields__ if name in row}
-            self.log(Delivery(**known).entry | {"claim": run.id})
-        else:
-            self.log(history.end_entry(row))
+        self.log(history.end_entry(row) if row["decision"] == "created" else history.delivery_of(run).entry)
 
     def tick(self, row: dict[str, Any]) -> Reply:
         """Move each open run as far as it goes now; counts are added to `row`, the log entry of the tick itself."""
@@ -177,42 +172,29 @@ class Ticker:
             moved = Moved(run, "waiting", name, str(error), problem=True, inside=True)
             self.log({"severity": "WARNING", "message": self._message(moved), **self._row(moved, whole=True)})
             return moved
-        row = history.row_of(moved.run)
+        used = moved.made.used if moved.made is not None else {}
         if moved.first_job and moved.made is not None:
-            known = {key: row[key] for key in Delivery.__dataclass_fields__ if key in row}
-            made = Delivery(
-                **known
-                | {"decision": "created", "reason": run.reason, "job": moved.made.name, "estimate": moved.made.estimate}
-            )
-            made.detail = {
-                **made.detail,
-                **moved.made.used,
-                **({"candidate": place} if (place := self.engine.which_candidate(moved.run)) else {}),
-            }
+            made = history.delivery_of(moved.run)
+            made.decision, made.reason = "created", run.reason
+            made.job, made.estimate = moved.made.name, moved.made.estimate
+            candidate = self.engine.which_candidate(moved.run)
+            made.detail |= {**used, **({"candidate": candidate} if candidate else {})}
             self.log(made.entry)
         elif moved.state == "started" or (moved.problem and moved.state != "ended"):
-            self.log(
-                {
-                    "severity": "WARNING" if moved.problem else "INFO",
-                    "message": self._message(moved),
-                    **self._row(moved, whole=True),
-                    **(moved.made.used if moved.made is not None else {}),
-                }
-            )
+            severity = "WARNING" if moved.problem else "INFO"
+            self.log({"severity": severity, "message": self._message(moved), **self._row(moved, whole=True), **used})
         if moved.problem and moved.run.phase == "step" and moved.state != "ended" and run.noticed != moved.run.at:
             with suppress(RestError):  # the next tick keeps the same notice
-                self.notices.keep(notify.waiting({**row, "schedule": run.of_schedule}, moved.run.at, moved.text))
+                row = {**history.row_of(moved.run), "schedule": run.of_schedule}
+                self.notices.keep(notify.waiting(row, moved.run.at, moved.text))
                 if (stored := self.engine.runs.read(run.id)) is not None:  # the step may have written it
                     self.engine.runs.save(replace(stored, noticed=moved.run.at))
         return moved
 
     def _row(self, moved: Moved, whole: bool = False) -> dict[str, Any]:
-        run = moved.run
-        text = (
-            moved.text
-            if whole or not moved.inside
-            else "a service refused the trigger or cannot be reached; its log says why"
-        )
+        run, text = moved.run, moved.text
+        if moved.inside and not whole:
+            text = "a service refused the trigger or cannot be reached; its log says why"
         more = {"outcome": run.reason, "model": run.model} if moved.state == "ended" else {}
         row = {
             "id": run.id, "schedule": run.of_schedule, "schedule_time": run.time, "run": run.name,

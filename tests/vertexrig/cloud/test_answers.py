@@ -75,13 +75,19 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "named"), WRONG, ids=[".".join(map(str, row[0])) for row in WRONG])
-def test_a_wrong_shape_is_named(
-    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: tuple[Any, ...], value: Any, named: str
-) -> None:
-    """Every verb that reads the job ends with 3 and names the job, the field, what is there and what belongs there."""
+def test_a_wrong_shape_is_named(path: tuple[Any, ...], value: Any, named: str) -> None:
+    """The field, what is there and what belongs there are named."""
+    assert named in str(
+        misshapen("HyperparameterTuningJob", changed(made_studies.tuning_job(2, points=1), path, value))
+    )
+
+
+def test_every_verb_names_a_wrong_shape(service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every verb that reads the job ends with 3 and names the job and the field."""
     monkeypatch.setenv("VERTEXRIG_AIPLATFORM", service)
     (tmp_path / "vertexrig.yaml").write_text(PROJECT)
     job = {**made_studies.tuning_job(2, points=1), "displayName": "tune"}
+    path, value, named = WRONG[0]
     _Answers.job = changed(job, path, value)
     for words in VERBS:
         done = typed(*words, cwd=tmp_path)

@@ -197,6 +197,21 @@ class SentFirst(WorldTicker):
         super().finish(run)
 
 
+class DeletedFirst(WorldTicker):
+    """A notice is deleted before it is sent."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        send = self.notices.send
+
+        def first(to: Any, notice: Any) -> None:
+            for item in self.storage.list(f"notices/{notice.id}."):
+                self.storage.delete(item.name)
+            send(to, notice)
+
+        self.notices.send = first
+
+
 class NobodysRuns(Engine):
     """A tick starts runs as itself, not as their caller."""
 
@@ -233,6 +248,7 @@ BROKEN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
     "ends of claims are replaced": ("left-out", 0, {"claims": EndsAreReplaced}),
     "a trainer does not look at its claim": ("late", 0, {"look": _looks_away}),
     "a notice comes after the run is deleted": ("refused", 6, {"ticker": SentFirst}),
+    "a notice is deleted before the call": ("refused", 6, {"ticker": DeletedFirst}),
     "a tick does not count a run for its caller": ("budget", 4, {"engine": NobodysRuns}),
     "a step has no key of its own": ("steps", 3, {"steps": PromotesAgain}),
     "a caller's DELETE is not written": ("stopped", 0, {"engine": NotStopped}),

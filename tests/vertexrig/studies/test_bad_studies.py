@@ -1,4 +1,4 @@
-"""Studies that are poor, odd or large, and each verb that goes on from them: a result or one clear sentence, and nothing half-written."""
+"""Studies that are poor or odd, and each verb that goes on from them: a result or one clear sentence, and nothing half-written."""
 
 from __future__ import annotations
 
@@ -109,7 +109,6 @@ STUDIES: dict[str, tuple[Callable[[], Job], dict[str, str]]] = {
     "conditional parameters": (made, FINE),
     "values outside the ranges": (outside, FINE),
     "odd names": (odd, FINE),
-    "1,000 trials": (lambda: made(1000), FINE),
 }  # fmt: skip
 VERBS = {
     "trials": (), "best": (), "report": (), "follow-up": ("--as", "next"), "promote": ("--as", "next"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import html
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,16 @@ def run(project: Path, *words: str, fails: type[Exception] | None = None) -> Res
 
 
 @pytest.fixture(scope="module")
-def pages(project: Path) -> dict[str, Path]:
-    """The page of each study."""
-    found = dict[str, Path]()
-    for name in ("plain", "thousand", "two", "odd"):
-        found[name] = project / f"{name}.html"
-        run(project, "report", ODD if name == "odd" else name, "--local", "-o", str(found[name]))
-    return found
+def pages(project: Path) -> Callable[[str], Path]:
+    """Makes the page of a study, once."""
+
+    @functools.cache
+    def made(name: str) -> Path:
+        file = project / f"{name}.html"
+        run(project, "report", ODD if name == "odd" else name, "--local", "-o", str(file))
+        return file
+
+    return made
 
 
 def text_of(page: Path) -> str:
@@ -101,9 +105,9 @@ def text_of(page: Path) -> str:
 
 
 @pytest.mark.whole
-def test_a_page_says_what_happened(pages: dict[str, Path]) -> None:
+def test_a_page_says_what_happened(pages: Callable[[str], Path]) -> None:
     """Best value, trials, parallelism, reasons of failures, cost as an estimate, and the commands are in the text."""
-    text = text_of(pages["plain"])
+    text = text_of(pages("plain"))
     for part in ("40 of 40", "3 infeasible", "of 4 asked for", "Replicas low on memory", "an estimate", "NVIDIA_TESLA_T4",
                  "gcloud ai hp-tuning-jobs create --project=my-project", "--learning_rate=", "only some trials have it"):  # fmt: skip
         assert part in text, part
@@ -117,9 +121,9 @@ def test_the_commands_keep_any_yaml(tmp_path: Path) -> None:
     assert (tmp_path / "job.yaml").read_text() == text
 
 
-def test_the_commands_create_the_same_job(pages: dict[str, Path]) -> None:
+def test_the_commands_create_the_same_job(pages: Callable[[str], Path]) -> None:
     """The YAML on the page is what gcloud takes: read strictly it is the job's own study, trials and package."""
-    script = text_of(pages["plain"]).partition("cat > ")[2]
+    script = text_of(pages("plain")).partition("cat > ")[2]
     written = script.partition("\n")[2].partition("END_OF_JOB")[0]
     document = spec.parse(written, file="page", kind="HyperparameterTuningJob")
     job = made_studies.tuning_job(40)
@@ -131,23 +135,23 @@ def test_the_commands_create_the_same_job(pages: dict[str, Path]) -> None:
     assert document.pools[0].package_uris == ["gs://my-bucket/packages/trainer-0123.tar.gz"]
 
 
-def test_a_thousand_trials_fit(pages: dict[str, Path]) -> None:
+def test_a_thousand_trials_fit(pages: Callable[[str], Path]) -> None:
     """A page of 1,000 trials with 20 measurements each is at most 5 MB."""
-    assert pages["thousand"].stat().st_size <= 5_000_000
-    assert "1000 of 1000" in text_of(pages["thousand"])
+    assert pages("thousand").stat().st_size <= 5_000_000
+    assert "1000 of 1000" in text_of(pages("thousand"))
 
 
-def test_odd_names_stay_text(pages: dict[str, Path]) -> None:
+def test_odd_names_stay_text(pages: Callable[[str], Path]) -> None:
     """Names, values and reasons with markup appear as text; the page has its own three scripts and no other."""
-    page = pages["odd"].read_text(encoding="utf-8")
+    page = pages("odd").read_text(encoding="utf-8")
     assert page.count("</script>") == 3 and "<script>alert" not in page
-    assert ODD in text_of(pages["odd"]) and f"{ODD} reason\ufffd[31m" in text_of(pages["odd"])
+    assert ODD in text_of(pages("odd")) and f"{ODD} reason\ufffd[31m" in text_of(pages("odd"))
 
 
-def test_no_machine_path_is_on_a_page(pages: dict[str, Path], project: Path) -> None:
+def test_no_machine_path_is_on_a_page(pages: Callable[[str], Path], project: Path) -> None:
     """A page can be sent to others: it does not have the paths of this machine."""
-    assert all(str(project) not in page.read_text(encoding="utf-8") for page in pages.values())
-    assert "look at ./.vertexrig/jobs/1/logs" in text_of(pages["two"])
+    assert str(project) not in pages("two").read_text(encoding="utf-8")
+    assert "look at ./.vertexrig/jobs/1/logs" in text_of(pages("two"))
 
 
 @pytest.mark.whole
@@ -243,7 +247,7 @@ def browser() -> Iterator[Any]:
     [("plain", 1400, "light"), ("plain", 390, "dark"), ("two", 1400, "dark"), ("odd", 390, "light"), ("thousand", 1400, "light")],
 )  # fmt: skip
 def test_a_browser_draws_every_chart_and_asks_for_nothing(
-    browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
+    browser: Any, pages: Callable[[str], Path], name: str, width: int, scheme: str
 ) -> None:
     """Every chart is drawn with marks in it, the page is not wider than the window, no request leaves and nothing is logged."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -252,7 +256,7 @@ def test_a_browser_draws_every_chart_and_asks_for_nothing(
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("dialog", lambda dialog: (troubles.append("a dialog"), dialog.dismiss()))
     page.on("request", lambda request: troubles.append(request.url) if not request.url.startswith("file:") else None)
-    page.goto(pages[name].as_uri())
+    page.goto(pages(name).as_uri())
     places = page.locator("[data-chart]")
     assert places.count() >= 12
     for at in range(places.count()):
@@ -266,10 +270,10 @@ def test_a_browser_draws_every_chart_and_asks_for_nothing(
     page.close()
 
 
-def test_nothing_is_cut_at_390_pixels(browser: Any, pages: dict[str, Path]) -> None:
+def test_nothing_is_cut_at_390_pixels(browser: Any, pages: Callable[[str], Path]) -> None:
     """On a telephone every link of the sections and every cell is in the window, and a chart says that it is being drawn."""
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(pages["plain"].as_uri())
+    page.goto(pages("plain").as_uri())
     right = "all => Math.max(...all.map((one) => one.getBoundingClientRect().right))"
     for what in ("nav a", "#trials td", "#cost td", "header.top span"):
         assert 100 < page.locator(what).evaluate_all(right) <= 390, what
@@ -292,10 +296,10 @@ def test_the_axis_of_trials_has_whole_numbers(many: int) -> None:
     assert many != 4 or ticks == [1, 2, 3, 4]
 
 
-def test_drawn_ticks_are_whole_numbers(browser: Any, pages: dict[str, Path]) -> None:
+def test_drawn_ticks_are_whole_numbers(browser: Any, pages: Callable[[str], Path]) -> None:
     """What a browser writes below the trials' axis, and beside the number of trials at one time, are whole numbers."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
-    page.goto(pages["plain"].as_uri())
+    page.goto(pages("plain").as_uri())
     for chart, axis, most in (("history-0", "X-axis", 40), ("running", "Y-axis", 4)):
         page.locator(f"#chart-{chart}").scroll_into_view_if_needed()
         labels = page.locator(f"#chart-{chart} [aria-label^='{axis}'] .role-axis-label text")
@@ -314,10 +318,10 @@ _MARKS = """place => {
 }"""
 
 
-def test_the_page_works_with_the_keyboard(browser: Any, pages: dict[str, Path]) -> None:
+def test_the_page_works_with_the_keyboard(browser: Any, pages: Callable[[str], Path]) -> None:
     """The first Tab leads to the content, a heading sorts its table, and the slider leaves lines out."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
-    page.goto(pages["plain"].as_uri())
+    page.goto(pages("plain").as_uri())
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     heading = page.locator("#trials thead button", has_text="units")
@@ -336,10 +340,10 @@ def test_the_page_works_with_the_keyboard(browser: Any, pages: dict[str, Path]) 
     page.close()
 
 
-def test_no_button_covers_anything(browser: Any, pages: dict[str, Path]) -> None:
+def test_no_button_covers_anything(browser: Any, pages: Callable[[str], Path]) -> None:
     """On a telephone of 390 pixels buttons lie beside the links of the sections and beside the text that they copy."""
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(pages["plain"].as_uri())
+    page.goto(pages("plain").as_uri())
     covered = """([button, beside]) => {
       const [a, b] = [document.querySelector(button), document.querySelector(beside)].map((one) => one.getBoundingClientRect());
       return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
@@ -351,10 +355,10 @@ def test_no_button_covers_anything(browser: Any, pages: dict[str, Path]) -> None
 
 @pytest.mark.parametrize("name", ["plain", "thousand"])
 @pytest.mark.whole
-def test_a_print_has_every_chart_whole(browser: Any, pages: dict[str, Path], name: str) -> None:
+def test_a_print_has_every_chart_whole(browser: Any, pages: Callable[[str], Path], name: str) -> None:
     """A sheet that is narrower than the window shows every chart, also those that nobody has scrolled to, up to its right edge."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
-    page.goto(pages[name].as_uri())
+    page.goto(pages(name).as_uri())
     page.evaluate(f"""() => addEventListener("afterprint", () => {{
       const marks = {_MARKS};
       window.printed = [...document.querySelectorAll("[data-chart]")].map(marks);

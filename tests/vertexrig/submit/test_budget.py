@@ -12,11 +12,11 @@ import pytest
 
 from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex, current
-from tests.support.protocol import prepared
+from tests.support.protocol import prepared, price
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Budget
-from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.estimate import Estimate, elsewhere
 from vertexrig.spec.labels import CLAIM_LABEL
 from vertexrig.spec.states import LIVE, SUCCEEDED
 from vertexrig.submit.budget import Ledger, OverBudgetError, check_run
@@ -25,11 +25,6 @@ from vertexrig.submit.submission import Submitter
 
 KEY = Key("request", "once")
 LONG = os.environ.get("ATTACK") == "long"
-
-
-def price() -> Estimate:
-    workspace, job = prepared()
-    return estimate(job.document, workspace.catalog)
 
 
 class Bench:

@@ -240,35 +240,22 @@ def test_triggers_of_a_bucket_have_their_own_trainers(here: clouds.MemoryCloud, 
     assert found == [f"{clouds.BUCKET}/packages/{name}.tar.gz" for name in ("trainer", "other")]
 
 
-def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generation that the upload noted is the package; of another one, and for a pointer without one, the bytes decide."""
-    with clouds.cloud(tmp_path / "cloud") as here:
-        submitter, storage = clouds.submitter(here, tmp_path), Storage(clouds.BUCKET, url=here.url)
-        read, reads, name = Storage.read, [], "packages/trainer.tar.gz"
-
-        def counted(self: Storage, name: str, **options: Any) -> Any:
-            reads.append(name)
-            return read(self, name, **options)
-
-        monkeypatch.setattr(Storage, "read", counted)
-        submitter.prepare_candidates(Request("cpu"))[0]
-        assert name not in reads
-        package, pointer = (
-            read(storage, name),
-            storage.read_json("vertexrig/vertexrig/packages/trainer.task-tf-2.17.json"),
-        )
-        assert package is not None and pointer is not None
-        storage.write(name, package.data)  # the same bytes
-        submitter.prepare_candidates(Request("cpu"))[0]
-        assert reads.count(name) == 1
-        for changed in (
-            package.data[:-1],
-            bytes([*package.data[:-1], package.data[-1] ^ 1]),
-        ):  # cut short; as long as it was
-            storage.write(name, changed)
-            with pytest.raises(NoPackageError, match="not the one that was uploaded"):
-                submitter.prepare_candidates(Request("cpu"))[0]
-        storage.write(name, package.data)
+def test_a_package_is_read_only_if_it_was_written_again(here: clouds.MemoryCloud, make: Make) -> None:
+    """The generation that the upload noted is the package; of another one the bytes decide."""
+    name, data, reads = "packages/trainer.tar.gz", b"a package", list[str]()
+    here.storage.write(name, data)
+    clouds.point_at(here)
+    submitter, read = make(), here.storage.read
+    submitter.storage.read = lambda name, **options: (reads.append(name), read(name, **options))[1]  # type: ignore[method-assign, func-returns-value, misc]
+    submitter.prepare_candidates(Request("cpu"))
+    assert name not in reads
+    here.storage.write(name, data)  # the same bytes
+    submitter.prepare_candidates(Request("cpu"))
+    assert reads.count(name) == 1
+    for changed in (data[:-1], bytes([*data[:-1], data[-1] ^ 1])):  # cut short; as long as it was
+        here.storage.write(name, changed)
+        with pytest.raises(NoPackageError, match="not the one that was uploaded"):
+            submitter.prepare_candidates(Request("cpu"))
 
 
 @pytest.mark.parametrize(

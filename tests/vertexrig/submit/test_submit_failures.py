@@ -26,7 +26,7 @@ def bad() -> Iterator[Callable[..., str]]:
         yield lambda status, body=b"", **headers: stack.enter_context(services.faulty(Fault(status, body, headers)))
 
 
-UNSURE = [(500, b""), (503, b"<html>"), (0, b""), (200, b"garbage"), (200, b"[1]"), (200, b"{}")]
+UNSURE = [(500, b""), (503, b"<html>"), (0, b""), (200, b"garbage"), (200, b"[1]"), (200, b"{}"), (200, b"[" * 100_000)]
 
 
 @pytest.mark.parametrize("status, body", UNSURE, ids=range(len(UNSURE)))
@@ -34,7 +34,7 @@ def test_an_unsure_create_is_not_repeated(here: clouds.MemoryCloud, make: Make, 
     """After an answer that leaves open whether there is a job, the claim is kept until its lease is out, and then one
     job is made.
     """
-    id = f"unsure-{status}-{body!r}"
+    id = f"unsure-{status}-{body[:9]!r}"
     with pytest.raises(UnsureError) as failed:
         run(make(url=bad(status, body)), id)
     assert failed.value.retry_after

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localvertex import server
-from tests.support import clouds, tools
+from tests.support import clouds
 from tests.support.trigger_place import Place, then
 from vertexrig import times
 from vertexrig.cloud.models import ModelsClient
@@ -176,47 +177,29 @@ def test_rollback_takes_the_version_that_was_replaced(tmp_path: Path) -> None:
     assert aliases(here)["2"] == ["champion", "default"]
 
 
-def test_approve_and_roll_back_from_the_terminal(here: server.RunningServer, tmp_path: Path) -> None:
+def test_approve_and_roll_back_from_the_terminal(
+    here: server.RunningServer, tmp_path: Path, terminal: Callable[..., str]
+) -> None:
     """`schedule approve` writes the decision for the next tick, and `register --rollback` moves the aliases at once."""
     clouds.loaded(tmp_path, then(REGISTER))
     models = ModelsClient(clouds.vertex(here))
     parent = ""
     for number in (1, 2):
-        version = {
-            "displayName": "sweep",
-            "artifactUri": "gs://my-bucket/m",
-            "versionDescription": f"accuracy 0.{number}, from x",
-        }
-        parent = str(models.upload(version, parent)["model"])
+        about = {"artifactUri": "gs://my-bucket/m", "versionDescription": f"accuracy 0.{number}, from x"}
+        parent = str(models.upload({"displayName": "sweep", **about}, parent)["model"])
     models.merge_aliases(parent, "1", ["default", "champion"])
     name = parent.partition("@")[0]
     asked = {"model": f"{name}@2", "champion": f"{name}@1", "display": "sweep", "alias": "champion", "text": "better"}
     body = {"run": "sweep", "set": {}, "args": {}, "then": "nightly"}
-    id = f"{'a' * 32}-{'b' * 12}"
-    run = Run(
-        id,
-        Key("request", "x"),
-        body,
-        run_id="20261121-120000-ab12",
-        phase="step",
-        steps=("register",),
-        step=0,
-        approval=asked,
-    )
+    id, about = f"{'a' * 32}-{'b' * 12}", {"run_id": "20261121-120000-ab12", "steps": ("register",), "step": 0}
+    run = Run(id, Key("request", "x"), body, phase="step", approval=asked, **about)
     store = RunStore(clouds.storage(here).below("vertexrig/vertexrig"))
     assert store.save(run) is not None
-    env = {"VERTEXRIG_LOCAL": here.url, **clouds.variables(here)}
-
-    def typed(*words: str, code: int = 0) -> str:
-        done = tools.vertexrig(*words, cwd=tmp_path, env=env)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
-    assert "name one of these: 20261121-120000-ab12 (nightly)" in typed("schedule", "approve", "weekly", code=2)
-    assert f"{name}@2: approved" in typed("schedule", "approve", "nightly")
+    assert "name one of these: 20261121-120000-ab12 (nightly)" in terminal("schedule", "approve", "weekly", code=2)
+    assert f"{name}@2: approved" in terminal("schedule", "approve", "nightly")
     kept = store.read(id)
     assert kept is not None and kept.approval["decision"] == "approved"
-    assert f"{name}@2: approved" in typed("schedule", "approve", "nightly")
-    assert "was approved by" in typed("schedule", "reject", "nightly", code=2)
-    assert f"from {name}@1 to {name}@2" in typed("register", "sweep", "--rollback", "2")
-    assert "does not say which version it replaced" in typed("register", "sweep", "--rollback", code=2)
+    assert f"{name}@2: approved" in terminal("schedule", "approve", "nightly")
+    assert "was approved by" in terminal("schedule", "reject", "nightly", code=2)
+    assert f"from {name}@1 to {name}@2" in terminal("register", "sweep", "--rollback", "2")
+    assert "does not say which version it replaced" in terminal("register", "sweep", "--rollback", code=2)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localvertex import server
-from tests.support import clouds, tools
-from tests.support.trigger_place import DATA, Place
+from tests.support import clouds
+from tests.support.trigger_place import Place, nightly
 from vertexrig import times
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import Schedule
@@ -21,16 +21,12 @@ from vertexrig.runs.policy import Hold, Holds
 from vertexrig.runs.store import RunStore
 from vertexrig.submit.claims import Claims, Recorded
 from vertexrig.trigger import callers
-from vertexrig.trigger.app import Call
 
 DUE = [f"2026-11-{day}T03:00:00Z" for day in (16, 17, 18)]
 
 
 def place(folder: Path, **keys: Any) -> Place:
-    data = copy.deepcopy(DATA)
-    del data["schedules"]["nightly"]["then"]
-    data["schedules"]["nightly"] |= {"retry_for": "6h", **keys}
-    return Place(folder, data)
+    return Place(folder, nightly(retry_for="6h", **keys))
 
 
 def kept(here: Place, due: list[str] = DUE) -> list[str]:
@@ -42,12 +38,6 @@ def kept(here: Place, due: list[str] = DUE) -> list[str]:
     )
     claims = Claims(here.store, wait_s=0, clock=here.clock)
     return [row[1] for row in backfill.keep(claims, RunStore(here.store), asked, "vertexrig-nightly", due, shared)]
-
-
-def fire(here: Place, time: str) -> Any:
-    headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": time}
-    body = {"run": "sweep", "args": {"epochs": 3}}
-    return here.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
 
 
 def test_due_times_are_those_of_the_schedule() -> None:
@@ -68,11 +58,11 @@ def test_due_times_are_those_of_the_schedule() -> None:
 def test_each_due_time_gets_one_run(tmp_path: Path) -> None:
     """A time that had its run gets none; the others are started by a tick, none takes another's place, and a late delivery joins."""
     here = place(tmp_path)
-    first = fire(here, DUE[1]).body["name"]
+    first = here.fire(DUE[1]).body["name"]
     assert kept(here) == ["deferred", "joined", "deferred"] and kept(here) == ["joined"] * 3
     here.clock.at += 600
     here.post({}, "/tick")
-    assert len(here.vertex.jobs) == 3 and fire(here, DUE[0]).body["duplicate"] and len(here.vertex.jobs) == 3
+    assert len(here.vertex.jobs) == 3 and here.fire(DUE[0]).body["duplicate"] and len(here.vertex.jobs) == 3
     for name in here.vertex.jobs:
         here.ends(name)
     here.clock.at += 600
@@ -86,7 +76,7 @@ def test_no_run_takes_another_s_place(tmp_path: Path) -> None:
     """A delivery that waits, and runs of a backfill that are due before and after it, are all started when the hold ends."""
     here = place(tmp_path, catch_up=True)
     Holds(here.store).put("nightly", Hold("2027-01-01T00:00:00Z", "a freeze"))
-    assert fire(here, DUE[1]).status == 202 and kept(here) == ["deferred", "joined", "deferred"]
+    assert here.fire(DUE[1]).status == 202 and kept(here) == ["deferred", "joined", "deferred"]
     here.clock.at += 600
     here.post({}, "/tick")
     assert len(here.runs) == 3 and not here.vertex.jobs
@@ -100,7 +90,7 @@ def test_the_claim_of_a_run_that_waits_is_left_alone(tmp_path: Path) -> None:
     """A due time whose run waits, under a claim that another candidate wrote, is joined; one that was answered for another body, too."""
     here = place(tmp_path, catch_up=True)
     Holds(here.store).put("nightly", Hold("2027-01-01T00:00:00Z", "a freeze"))
-    fire(here, DUE[0])
+    here.fire(DUE[0])
     claims = Claims(here.store, clock=here.clock)
     (run,) = here.runs
     before = claims.by_key(run.key)
@@ -127,18 +117,10 @@ def test_runs_that_may_not_overlap_follow_one_another(tmp_path: Path, overlap: s
     assert not here.open
 
 
-def test_backfill_from_the_terminal(here: server.RunningServer, tmp_path: Path) -> None:
+def test_backfill_from_the_terminal(here: server.RunningServer, tmp_path: Path, terminal: Callable[..., str]) -> None:
     """`schedule run NAME --at --to` lists its due times in the schedule's time zone, with --dry-run without starting any; ticks are needed."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"] |= {"time_zone": "Europe/Berlin"}
-    clouds.loaded(tmp_path, data)
-    env = {"VERTEXRIG_LOCAL": here.url, **clouds.variables(here)}
-
-    def typed(*words: str, code: int = 0) -> str:
-        done = tools.vertexrig("schedule", "run", "nightly", *words, cwd=tmp_path, env=env)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
+    clouds.loaded(tmp_path, nightly(steps=True, time_zone="Europe/Berlin"))
+    typed = partial(terminal, "schedule", "run", "nightly")
     span = ("--at", "2026-11-16", "--to", "2026-11-17T03:00")
     said = typed(*span, "--dry-run")
     assert said.splitlines() == ["2026-11-16 03:00:00 Europe/Berlin", "2026-11-17 03:00:00 Europe/Berlin"]
@@ -148,6 +130,5 @@ def test_backfill_from_the_terminal(here: server.RunningServer, tmp_path: Path) 
     assert [(run.time, run.steps) for run in store.open() if not isinstance(run, str)] and len(list(store.open())) == 2
     assert "--to and --dry-run need --at" in typed("--dry-run", code=2)
     assert "is not a time such as" in typed("--at", "monday", code=2)
-    del data["schedules"]["nightly"]["then"]
-    clouds.loaded(tmp_path, data)
+    clouds.loaded(tmp_path, nightly(time_zone="Europe/Berlin"))
     assert "ticks start what is backfilled" in typed(*span, code=2)

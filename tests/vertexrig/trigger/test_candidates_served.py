@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import clouds
 from tests.support.scarce import QUOTA, STOCKOUT
-from tests.support.trigger_place import DATA, Place
+from tests.support.trigger_place import Place, nightly
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
@@ -22,8 +20,6 @@ from vertexrig.runs.policy import PATIENCE_S, Hold, Holds
 from vertexrig.runs.store import OPEN
 from vertexrig.spec.states import CANCELLED, FAILED, RUNNING, SUCCEEDED
 from vertexrig.submit.budget import Share
-from vertexrig.trigger import schedules
-from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
 
 MON = "2026-11-16T03:00:00Z"
@@ -42,19 +38,12 @@ class Scarce(Place):
         job: Mapping[str, Any] = {},
         **keys: Any,
     ) -> None:
-        data = copy.deepcopy(DATA)
-        data["jobs"]["cpu"] |= {
-            "wait": "20m",
-            "candidates": [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}],
-            **keys,
-        }
-        data["jobs"]["cpu"] |= job
-        data["sweeps"]["sweep"] |= {"wait": "20m", "candidates": [{"strategy": "SPOT"}], **keys}
-        data["schedules"]["nightly"] |= {"then": list(then), **schedule}
-        if not then:
-            del data["schedules"]["nightly"]["then"]
+        data = nightly(**({"then": list(then)} if then else {}), **schedule)
+        few, more = {"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}
+        data["jobs"]["cpu"] |= {"wait": "20m", "candidates": [few, more], **keys, **job}
+        data["sweeps"]["sweep"] |= {"wait": "20m", "candidates": [few], **keys}
         data["schedules"]["daily"] = {"run": "cpu", "cron": "0 3 * * *", "args": {"epochs": 3}, **schedule}
-        data["trigger"] = {**data["trigger"], **({"budget": budget} if budget else {})}
+        data["trigger"] |= {"budget": budget} if budget else {}
         super().__init__(folder, data)
         self.refused: set[str] = set()
         self.failing: dict[str, RestError] = {}
@@ -68,17 +57,6 @@ class Scarce(Place):
             return made(collection, body)
 
         self.vertex.create = create  # type: ignore[method-assign]
-
-    def fire(self, run: str = "sweep", time: str = MON) -> Reply:
-        """What the function answers Cloud Scheduler."""
-        name = "daily" if run == "cpu" else "nightly"
-        headers = {"x-cloudscheduler-jobname": f"vertexrig-{name}", "x-cloudscheduler-scheduletime": time}
-        body = {"run": run, "args": {"epochs": 3}, **({"then": "nightly"} if self.steps and run != "cpu" else {})}
-        return self.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
-
-    @property
-    def steps(self) -> bool:
-        return bool(self.trigger.loaded.project.schedules["nightly"].then)
 
     def ticked(self, seconds: float = 600.0) -> list[tuple[str, str]]:
         """State and candidate of each run that a tick went on with."""
@@ -100,10 +78,6 @@ class Scarce(Place):
         """Let the newest job fail before it has begun."""
         self.ends(self.newest, FAILED, error={"code": 8, "message": text})
 
-    @property
-    def open_ones(self) -> int:
-        return len(self.runs)
-
 
 @pytest.fixture
 def here(tmp_path: Path) -> Scarce:
@@ -118,7 +92,7 @@ def test_a_request_gets_the_first_that_is_not_refused(here: Scarce) -> None:
     assert (first.status, first.body["candidate"]) == (201, "candidate 2 of 3")
     again = here.post(body)
     assert (again.status, again.body["name"], again.body["candidate"]) == (200, first.body["name"], "candidate 2 of 3")
-    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
+    assert len(here.vertex.jobs) == 1 and len(here.runs) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,38 +133,22 @@ def test_ticks_go_on_where_a_job_waits_too_long(here: Scarce) -> None:
     here.vertex.jobs[here.newest].data.update(state=RUNNING, startTime=times.rfc3339(here.clock.now(), 0))
     assert here.ticked(9000) == [("training", "candidate 2 of 3")]
     here.ends(here.newest)
-    assert here.ticked() == [("succeeded", "candidate 2 of 3")] and here.open_ones == 0
+    assert here.ticked() == [("succeeded", "candidate 2 of 3")] and len(here.runs) == 0
     assert here.ticked() == []
     said = [str(row["message"]) for row in here.logs if str(row.get("message", "")).startswith("cpu ")]
     assert said == ["cpu created", "cpu candidate 2 of 3 started", "cpu ended SUCCEEDED"]
 
 
-def test_the_history_has_every_try(here: Scarce) -> None:
-    """The end of the delivery is that of the job that trained, with what became of each try and how long it waited."""
-    here.fire("cpu")
-    here.clock.at += 60
-    here.ends(here.newest, FAILED, error={"code": 8, "message": STOCKOUT})
-    here.ticked()
-    here.ends(here.newest)
-    here.ticked()
-    (row,) = here.ended
-    assert row["end"]["outcome"] == "SUCCEEDED"
-    assert [(one["candidate"], one["reason"], one["waited_s"]) for one in row["end"]["attempts"]] == [
-        (1, "stockout", 60.0),
-        (2, "", 0),
-    ]
-
-
 def test_a_run_that_no_candidate_can_take_is_refused(here: Scarce) -> None:
     """All are refused and there is no `retry_for`: 409 with a row for each try, an ERROR for the schedule, and nothing is left open."""
     here.refused = {"1", "2", "3"}
-    reply = here.fire("cpu")
+    reply = here.fire(MON, "daily")
     assert (reply.status, reply.body["type"]) == (409, "urn:vertexrig:problem:no-machines")
     rows = [(one["id"], one["path"]) for one in reply.body["findings"]]
     assert rows == [("quota", f"candidate {n}") for n in (1, 2, 3)]
     (entry,) = (row for row in here.logs if row.get("decision") == "refused")
     assert entry["severity"] == "ERROR" and entry["reason"] == "no-machines"
-    assert here.open_ones == 0 and not here.vertex.jobs
+    assert len(here.runs) == 0 and not here.vertex.jobs
 
 
 @pytest.mark.parametrize("scheduled", [True, False, {"retry_for": "6h"}])
@@ -198,7 +156,7 @@ def test_another_round_comes_by_ticks(tmp_path: Path, scheduled: Any) -> None:
     """With `retry_for`, be it the schedule's, the request is deferred, and the tick after ten minutes tries the first again, once."""
     here = Scarce(tmp_path, **({"schedule": scheduled} if isinstance(scheduled, dict) else {"retry_for": "6h"}))
     here.refused = {"1", "2", "3"}
-    reply = here.fire("cpu") if scheduled else here.post({"run": "cpu", "request_id": "once"})
+    reply = here.fire(MON, "daily") if scheduled else here.post({"run": "cpu", "request_id": "once"})
     assert (reply.status, reply.body["decision"], reply.body["reason"]) == (202, "deferred", "no-machines")
     assert (reply.body["state"], reply.body["candidate"]) == ("waiting", "candidate 3 of 3")
     here.refused = {"1"}
@@ -209,26 +167,11 @@ def test_another_round_comes_by_ticks(tmp_path: Path, scheduled: Any) -> None:
     assert (created["candidate"], created["job"]) == ("candidate 2 of 3", here.newest)
 
 
-def test_the_steps_follow_the_job_that_trained(tmp_path: Path) -> None:
-    """A chain waits while candidates are tried, and promotes the study of the one that has succeeded."""
-    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
-    assert here.fire().status == 201
-    first = here.newest
-    here.ends(first, FAILED, error={"code": 8, "message": STOCKOUT})
-    assert here.ticked() == [("waiting", "candidate 2 of 2")]
-    second = here.newest
-    assert second != first and here.open
-    here.sweep_ends(second, 0.5, 0.7)
-    assert here.ticked() == [("waiting", "candidate 2 of 2")]
-    promoted = here.vertex.jobs[here.newest].data
-    assert promoted["labels"]["vertexrig_run"] == "sweep-best" and len(here.vertex.jobs) == 3
-
-
 def test_the_history_has_the_end_of_a_later_candidates_steps(tmp_path: Path) -> None:
     """Where the first candidate was refused the answer still names the chain, and the delivery ends as the chain does, with every try."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
     here.refused = {"1"}
-    reply = here.fire()
+    reply = here.fire(MON)
     assert (reply.status, reply.body["candidate"], reply.body["then"]) == (201, "candidate 2 of 2", ["promote"])
     (run,) = here.runs
     assert run.id == reply.body["claim"]
@@ -247,7 +190,7 @@ def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) 
     """Where a tick makes the first job the delivery in the history names the steps, and ends as they do."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], retry_for="3h")
     here.refused = {"1", "2"}
-    assert here.fire().status == 202
+    assert here.fire(MON).status == 202
     here.refused = {"1"}
     here.ticked(601)
     (made,) = (row for row in here.logs if row.get("decision") == "created")
@@ -262,18 +205,6 @@ def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) 
     assert [(row["detail"]["then"], row["end"]["outcome"]) for row in rows] == [(["promote"], "done")]
 
 
-def test_a_chain_ends_with_its_run(tmp_path: Path) -> None:
-    """When no candidate is left the chain has failed, and says so."""
-    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
-    here.fire()
-    for _ in range(2):
-        here.ends(here.newest, FAILED, error={"code": 8, "message": STOCKOUT})
-        here.ticked()
-    (row,) = here.ended
-    assert (row["end"]["outcome"], row["end"]["reason"]) == ("exhausted", "none of the 2 candidates got machines")
-    assert not here.open and len(here.vertex.jobs) == 2
-
-
 def test_the_dearest_candidate_counts_until_there_is_a_job(tmp_path: Path) -> None:
     """A day's budget with room for the first candidate only refuses the request; with more, it counts what was started."""
     poor = Scarce(tmp_path, candidates=[{"machine_type": "n1-standard-32"}], budget={"usd_per_day": 0.6})
@@ -285,8 +216,8 @@ def test_the_dearest_candidate_counts_until_there_is_a_job(tmp_path: Path) -> No
 def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     """A deployment that closes the run ends it with a reason, and an object that is no run is named."""
     here.post({"run": "cpu", "args": {"epochs": 3}})
-    data = copy.deepcopy(DATA)
-    data["trigger"] = {**data["trigger"], "runs": ["sweep"]}
+    data = nightly(steps=True)
+    data["trigger"]["runs"] = ["sweep"]
     data["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}]
     here.load(data)
     here.store.write(f"{OPEN}odd.json", b"{}")
@@ -298,21 +229,6 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     assert SUCCEEDED not in str(here.logs)
 
 
-def test_candidates_need_a_tick(tmp_path: Path) -> None:
-    """A project whose run has candidates, `retry_for` or a wait gets a tick with its schedules; one without has none, nor one whose
-    trigger may not start it.
-    """
-    data = copy.deepcopy(DATA)
-    del data["schedules"]["nightly"]["then"]
-    data["trigger"]["uri"] = "https://example.a.run.app"
-    assert not schedules.ticks(clouds.loaded(tmp_path, data))
-    for more in ({"candidates": [{"strategy": "SPOT"}]}, {"retry_for": "6h"}, {"wait": "20m"}):
-        assert schedules.ticks(clouds.loaded(tmp_path, {**data, "jobs": {"cpu": {**data["jobs"]["cpu"], **more}}}))
-    data["jobs"]["cpu"]["retry_for"] = "6h"
-    data["trigger"]["runs"] = ["sweep"]
-    assert not schedules.ticks(clouds.loaded(tmp_path, data))
-
-
 DENIED = RestError("Permission 'aiplatform.customJobs.create' denied", status=403)
 UNSURE = RestError("the service is unavailable", status=503, outcome_unknown=True)
 TUE = "2026-11-17T03:00:00Z"
@@ -321,11 +237,11 @@ TUE = "2026-11-17T03:00:00Z"
 def test_a_first_try_that_may_have_failed_is_made_once(here: Scarce) -> None:
     """Whether a create took effect is not known: ticks make the job under the same claim, and one only."""
     here.failing = {"1": UNSURE}
-    assert here.post({"run": "cpu"}).status >= 500 and here.open_ones == 1
+    assert here.post({"run": "cpu"}).status >= 500 and len(here.runs) == 1
     here.failing = {}
     for _ in range(4):
         here.ticked(301)
-    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
+    assert len(here.vertex.jobs) == 1 and len(here.runs) == 1
 
 
 def test_a_body_posted_again_and_again_has_one_job_each(here: Scarce) -> None:
@@ -346,7 +262,7 @@ def test_a_later_request_of_the_same_body_keeps_its_job(here: Scarce) -> None:
     name = here.post({"run": "cpu"}).body["name"]
     here.clock.at += 400
     later = here.post({"run": "cpu"}).body["name"]
-    assert later != name and here.open_ones == 2
+    assert later != name and len(here.runs) == 2
     here.ends(name, FAILED, error={"code": 8, "message": STOCKOUT})
     for _ in range(3):
         here.ticked(60)
@@ -361,12 +277,12 @@ def test_a_later_request_of_the_same_body_keeps_its_job(here: Scarce) -> None:
 def test_what_was_refused_is_not_started_later(here: Scarce, refused: set[str]) -> None:
     """The function may not create jobs for some nights: each is answered so, and none starts when it may again; the same id may."""
     here.refused, here.failing = refused, {"1": DENIED, "2": DENIED}
-    assert here.fire("cpu").status >= 400
+    assert here.fire(MON, "daily").status >= 400
     assert here.post({"run": "cpu", "request_id": "once"}).status >= 400
-    assert here.open_ones == 0
+    assert len(here.runs) == 0
     here.refused, here.failing = set(), {}
     assert here.ticked() == [] and not here.vertex.jobs
-    assert here.post({"run": "cpu", "request_id": "once"}).status == 201 and here.open_ones == 1
+    assert here.post({"run": "cpu", "request_id": "once"}).status == 201 and len(here.runs) == 1
 
 
 def test_a_try_waits_for_days_and_then_ends(here: Scarce) -> None:
@@ -399,9 +315,9 @@ def test_a_first_candidate_without_a_price_is_gone_on_from(tmp_path: Path) -> No
     here = Scarce(
         tmp_path, then=then, budget={"usd_per_run": 50}, job={"strategy": "SPOT"}, candidates=[{"strategy": "STANDARD"}]
     )
-    reply = here.fire()
+    reply = here.fire(MON)
     assert (reply.status, reply.body["candidate"]) == (201, "candidate 2 of 2")
-    assert here.open_ones == 1 and here.open
+    assert len(here.runs) == 1 and here.open
     here.sweep_ends(here.newest, 0.5, 0.7)
     assert here.ticked() == [("over-budget", "candidate 2 of 2")]
     (row,) = here.ended  # the promoted job has no price either
@@ -412,7 +328,7 @@ def test_a_first_candidate_without_a_price_is_gone_on_from(tmp_path: Path) -> No
 def test_a_run_does_not_overlap_with_itself(tmp_path: Path, overlap: str) -> None:
     """The steps of a run wait under its first try, and its next candidate starts all the same."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"overlap": overlap})
-    assert here.fire().status == 201
+    assert here.fire(MON).status == 201
     here.fails()
     assert here.ticked() == [("waiting", "candidate 2 of 2")] and len(here.vertex.jobs) == 2
 
@@ -422,11 +338,11 @@ def test_a_held_run_keeps_its_candidates(tmp_path: Path) -> None:
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"catch_up": True})
     holds = Holds(here.store)
     holds.put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
-    assert here.fire().body["reason"] == "hold" and here.runs[0].phase == "waiting"
+    assert here.fire(MON).body["reason"] == "hold" and here.runs[0].phase == "waiting"
     assert here.ticked() == [("waiting", "candidate 1 of 2")] and not here.vertex.jobs
     holds.put("nightly", None)
     here.ticked()
-    assert len(here.vertex.jobs) == 1 and here.open_ones == 1 and here.open
+    assert len(here.vertex.jobs) == 1 and len(here.runs) == 1 and here.open
     here.fails()
     assert here.ticked() == [("waiting", "candidate 2 of 2")] and len(here.vertex.jobs) == 2
     here.sweep_ends(here.newest, 0.5, 0.7)
@@ -438,7 +354,7 @@ def test_a_held_run_keeps_its_candidates(tmp_path: Path) -> None:
 def test_a_hold_makes_the_next_candidate_wait(tmp_path: Path, catch_up: bool) -> None:
     """A hold that is made while the first candidate is tried stops the run, and its release lets it go on."""
     here = Scarce(tmp_path, schedule={"catch_up": catch_up})
-    here.fire("cpu")
+    here.fire(MON, "daily")
     here.fails()
     Holds(here.store).put("*", Hold("2099-01-01T00:00:00Z", "freeze"))
     assert here.ticked() == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
@@ -450,13 +366,13 @@ def test_a_night_without_machines_is_kept_once_and_gives_way(tmp_path: Path) -> 
     """What waits for machines is not deferred as well; the next night takes its place, and is refused when its time is over."""
     here = Scarce(tmp_path, retry_for="6h", schedule={"retry_for": "1h"})
     here.refused = {"1", "2", "3"}
-    assert here.fire("cpu").status == 202 and here.fire("cpu", TUE).status == 202
-    assert here.open_ones == 2
+    assert here.fire(MON, "daily").status == 202 and here.fire(TUE, "daily").status == 202
+    assert len(here.runs) == 2
     assert sorted(here.ticked(7200)) == [("superseded", "candidate 3 of 3"), ("waiting", "candidate 3 of 3")]
     assert [row.get("reason") for row in here.logs if row.get("decision") == "skipped"] == ["superseded"]
     here.refused = set()
     assert here.ticked(700) == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
-    assert here.fire("cpu").body["reason"] == "superseded" and len(here.vertex.jobs) == 1
+    assert here.fire(MON, "daily").body["reason"] == "superseded" and len(here.vertex.jobs) == 1
     assert not [row for row in here.logs if row.get("decision") == "refused"]
 
 
@@ -468,7 +384,7 @@ def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
     here.trigger.terms = lambda caller: replace(terms(caller), shares=(share,))  # type: ignore[method-assign]
     would = here.post({"run": "cpu", "dry_run": True})
     assert (would.status, would.body["candidate"]) == (200, "candidate 2 of 2") and "n1-standard-4" in str(would.body)
-    assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1
+    assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and len(here.runs) == 1
 
 
 def test_an_answer_that_was_lost_is_no_refusal(here: Scarce) -> None:
@@ -509,10 +425,8 @@ def test_a_repeat_is_answered_the_same_without_candidates(here: Scarce) -> None:
     trained = here.newest
     here.ends(trained)
     here.ticked()
-    assert not here.open_ones and here.post(body).body["name"] == trained
-    data = copy.deepcopy(DATA)
-    del data["schedules"]["nightly"]["then"]
-    here.load(data)
+    assert not here.runs and here.post(body).body["name"] == trained
+    here.load(nightly())
     again = here.post(body)
     assert (again.status, again.body["name"]) == (200, trained)
 
@@ -521,10 +435,10 @@ def test_a_claim_that_cannot_be_read_stops_no_other_run(tmp_path: Path) -> None:
     """A newer version wrote the claim of a run without a job: the tick names it, and goes on with the other runs of the schedule."""
     here = Scarce(tmp_path, retry_for="6h")
     here.refused = {"1", "2", "3"}
-    here.fire("cpu", MON)
+    here.fire(MON, "daily")
     here.refused, here.failing = set(), {"1": RestError("no answer", status=503, outcome_unknown=True)}
     before = {item.name for item in here.store.list("claims/")}
-    here.fire("cpu", TUE)
+    here.fire(TUE, "daily")
     (name,) = {item.name for item in here.store.list("claims/")} - before
     here.store.write(name, json.dumps({**(here.store.read_json(name) or {}), "tenant": "a"}).encode())
     here.failing = {}
@@ -540,7 +454,7 @@ def test_a_repeat_after_a_refused_first_candidate_is_answered_with_the_job(here:
     first = here.post(body).body["name"]
     here.ends(first)
     here.ticked()
-    assert not here.open_ones
+    assert not here.runs
     again = here.post(body)
     assert (again.status, again.body.get("name")) == (200, first)
 
@@ -554,7 +468,7 @@ def test_a_run_whose_claim_is_a_later_request_s_ends(here: Scarce) -> None:
     here.failing = {}
     here.clock.at += 400
     later = here.post({"run": "cpu"}).body["name"]
-    assert here.open_ones == 2
+    assert len(here.runs) == 2
     assert sorted(state for state, _ in here.ticked()) == ["failed", "waiting"] and list(here.vertex.jobs) == [later]
     assert "its claim is gone or a later request's" in here.ended[0]["end"]["reason"]
 
@@ -575,12 +489,12 @@ def test_a_service_that_fails_in_a_tick_is_logged(here: Scarce, monkeypatch: pyt
 def test_an_ended_job_of_a_run_at_a_step_stays_as_it_is(tmp_path: Path) -> None:
     """DELETE of the first job of a run whose promoted job trains cancels that one, and the run ends as its step does."""
     here = Scarce(tmp_path, then=["promote"])
-    sweep = here.fire().body["name"]
+    sweep = here.fire(MON).body["name"]
     here.sweep_ends(sweep, 0.5, 0.9)
     here.ticked()
     here.ticked()
     promoted = here.newest
     assert promoted != sweep
     reply = here.trigger.handle(Call("DELETE", f"/jobs/{sweep.rpartition('/')[2]}", {}))
-    assert reply.status == 202 and here.open_ones == 1 and here.runs[0].phase == "step"
+    assert reply.status == 202 and len(here.runs) == 1 and here.runs[0].phase == "step"
     assert here.vertex.jobs[promoted].data["state"] == CANCELLED

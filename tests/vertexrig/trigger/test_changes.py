@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 from tests.support import clouds, tools
 from tests.support.run_services import service
+from tests.support.web import answering
 from tests.vertexrig.trigger.test_terraform import ALL, DIRECT
 from vertexrig.trigger import changes, deploy, terraform
 
@@ -147,27 +146,6 @@ def test_events_that_differ(tmp_path: Path) -> None:
     assert found.action == "update" and "bucket=old,type=" in found.text and "bucket=data" in found.text
 
 
-SENT = """import http.server, json, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        name = self.path.split("?")[0].rpartition("/")[2]
-        self.answer(*((200, {"state": "ENABLED", "name": name}) if name.endswith(".com") else (404, {"error": {"code": 404}})))
-    def do_POST(self):
-        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
-        self.answer(400, {"error": {"code": 400}})
-    def answer(self, status, data):
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(data).encode())
-    def log_message(self, *_): pass
-one = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-print(one.server_port, flush=True)
-one.serve_forever()
-"""
-"""A proxy that answers as Cloud Run does for a service that is not there, and prints the service that gcloud would create."""
-
-
 @pytest.mark.whole
 def test_gcloud_makes_the_service_that_is_read(tmp_path: Path, gcloud: str) -> None:
     """What the real gcloud sends to Cloud Run for the command of the plan is read as that function, without a difference."""
@@ -176,27 +154,30 @@ def test_gcloud_makes_the_service_that_is_read(tmp_path: Path, gcloud: str) -> N
     step = next(one for one in deploy.commands(loaded, tmp_path) if one.deploys)
     build = ("--function=", "--base-image=", "--source=", "--build-service-account=", "--image=")
     words = [word for word in step.words if not word.startswith(build)]
-    with subprocess.Popen([sys.executable, "-c", SENT], stdout=subprocess.PIPE, text=True) as proxy:
-        assert proxy.stdout is not None
-        port = proxy.stdout.readline().strip()
+    created: list[dict[str, Any]] = []
+
+    def cloud_run(method: str, path: str, data: bytes) -> tuple[int, Any]:
+        """A proxy that answers as Cloud Run does for a service that is not there."""
+        name = path.split("?")[0].rpartition("/")[2]
+        if method == "GET" and name.endswith(".com"):
+            return 200, {"state": "ENABLED", "name": name}
+        created.extend([json.loads(data)] if method == "POST" else [])
+        return 404, {"error": {"code": 404}}
+
+    with answering(cloud_run) as url:
         over = {f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "http://run.test/" for name in ("RUN", "SERVICEUSAGE")}
-        env = {**os.environ, **over, "http_proxy": f"http://127.0.0.1:{port}", "CLOUDSDK_CONFIG": str(tmp_path / "c"),
+        env = {**os.environ, **over, "http_proxy": url, "no_proxy": "", "CLOUDSDK_CONFIG": str(tmp_path / "c"),
                "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true"}  # fmt: skip
         # a build would ask more services; an image that is there needs none
-        done = subprocess.run(
-            [gcloud, *words[1:], "--image=us-docker.pkg.dev/p/r/i"], env=env, capture_output=True, text=True
-        )
-        proxy.terminate()
-        sent = json.loads(proxy.stdout.readline() or "{}")
-    assert sent, done.stderr
+        done = tools.gcloud_run(*words[1:], "--image=us-docker.pkg.dev/p/r/i", env=env, cwd=tmp_path)
+    assert created, done.stderr
+    sent = created[0]
     wanted = terraform.function("vertexrig", dict(step.flags), ())
     differs = {field for field, _, _ in changes._fields(wanted, changes.as_function(sent), ())}
     assert all(field.startswith("buildConfig.") for field in differs), differs
     ours = service(step.words)
-    assert (
-        sent["spec"]["template"]["spec"].items()
-        >= {key: value for key, value in ours["spec"]["template"]["spec"].items() if key != "containers"}.items()
-    )
+    pod = {key: value for key, value in ours["spec"]["template"]["spec"].items() if key != "containers"}
+    assert pod.items() <= sent["spec"]["template"]["spec"].items()
     for place in (("metadata",), ("spec", "template", "metadata")):
         real, made = sent, ours
         for key in place:
@@ -205,21 +186,21 @@ def test_gcloud_makes_the_service_that_is_read(tmp_path: Path, gcloud: str) -> N
         assert expected.items() <= real["annotations"].items()
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`function deploy --plan` only reads, shows a line for each command, and with `--only code` the functions alone."""
     clouds.loaded(tmp_path)
     fake = tmp_path / "bin/gcloud"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "$*" >> words; echo "[]"\n')
     fake.chmod(0o755)
-    env = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
-    done = tools.vertexrig("function", "deploy", "--plan", "--only=code", "--format=json", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["steps"]
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    done = tools.typed("function", "deploy", "--plan", "--only=code", "--format=json", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    (row,) = done.document["steps"]
     assert (row["outcome"], row["changes"]) == ("create", []) and "run deploy" in row["command"]
-    done = tools.vertexrig("function", "deploy", "--plan", cwd=tmp_path, env=env)
-    assert done.returncode == 0 and done.stdout.count("\n+ ") > 8, done.stdout + done.stderr
+    done = tools.typed("function", "deploy", "--plan", cwd=tmp_path)
+    assert done.exit_code == 0 and done.stdout.count("\n+ ") > 8, done.stdout + done.stderr
     asked = [shlex.split(line) for line in (tmp_path / "words").read_text().splitlines()]
     assert all({"list", "describe", "get-iam-policy"} & set(words) for words in asked)
-    both = tools.vertexrig("function", "deploy", "--plan", "--run", cwd=tmp_path)
-    assert both.returncode == 2 and "--plan" in both.stderr
+    both = tools.typed("function", "deploy", "--plan", "--run", cwd=tmp_path)
+    assert both.exit_code == 2 and "--plan" in both.stderr

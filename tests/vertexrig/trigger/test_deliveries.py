@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -181,13 +180,14 @@ def test_a_failed_run_with_steps_shows_before_a_tick(tmp_path: Path) -> None:
     assert row["end"]["outcome"] == "failed"
 
 
-def test_a_thousand_are_listed_in_no_time(here: clouds.MemoryCloud) -> None:
-    """A thousand deliveries are listed in two seconds; a row too long for metadata is read from its object."""
-    storage = clouds.storage(here)
-    for number in range(999):
+def test_a_list_reads_only_long_rows(here: clouds.MemoryCloud) -> None:
+    """Deliveries are listed without a read of each; a row too long for metadata is read from its object."""
+    storage, reads = clouds.storage(here), list[str]()
+    for number in range(9):
         Delivery(decision="created", run="cpu", schedule=f"s{number % 3}").write(storage)
     Delivery(decision="refused", detail={"findings": ["x" * 9000]}).write(storage)
-    began = time.monotonic()
+    read = storage.read
+    storage.read = lambda name, **options: (reads.append(name), read(name, **options))[1]  # type: ignore[method-assign, func-returns-value, misc]
     rows = Deliveries(storage).rows(since())
-    assert time.monotonic() - began < 2 and len(rows) == 1000 and len(Deliveries(storage).rows(since(), "s1")) == 333
+    assert len(reads) == 1 and len(rows) == 10 and len(Deliveries(storage).rows(since(), "s1")) == 3
     assert any("detail" in row and len(row["detail"]["findings"][0]) == 9000 for row in rows)

@@ -9,14 +9,13 @@ import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support import clouds, tools
+from tests.support.permissions import noted, unknown, used
 from tests.support.web import answering
 from vertexrig import __version__
-from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
@@ -56,13 +55,8 @@ def test_the_staged_folder(tmp_path: Path) -> None:
     loaded = clouds.loaded(tmp_path)
     staged = stage.stage(loaded, tmp_path / "out")
     names = {file.relative_to(staged.folder).as_posix() for file in staged.folder.rglob("*") if file.is_file()}
-    assert {
-        "main.py",
-        "requirements.txt",
-        "vertexrig.yaml",
-        "vertexrig/trigger/app.py",
-        "templates/cpu.yaml.j2",
-    } <= names
+    code = {"vertexrig/trigger/app.py", "templates/cpu.yaml.j2"}
+    assert {"main.py", "requirements.txt", "vertexrig.yaml", *code} <= names
     assert not [name for name in names if name.startswith(("vertexrig/cli", "localvertex")) or name.endswith(".pyc")]
     assert staged.files == len(names) and staged.size < 2_250_000
     text = (staged.folder / "requirements.txt").read_text()
@@ -148,10 +142,8 @@ def test_candidates_have_their_rights(tmp_path: Path) -> None:
     (bucket,) = [line for line in lines if "gs://my-bucket-eu " in line]
     assert bucket.endswith("--role=roles/storage.objectViewer") and "serviceAccount:vertexrig-trigger@" in bucket
     named = [line for line in lines if "spot@my-project" in line]
-    assert [line.partition("--role=")[2].split()[0] for line in named] == [
-        deploy.ACT_AS,
-        "roles/artifactregistry.reader",
-    ]
+    held = [line.partition("--role=")[2].split()[0] for line in named]
+    assert held == [deploy.ACT_AS, "roles/artifactregistry.reader"]
 
 
 def test_the_registry_is_opened_only_to_register(tmp_path: Path) -> None:
@@ -168,12 +160,10 @@ def test_every_permission_is_used_and_no_call_is_without_one(tmp_path: Path) -> 
     """Each permission of the printed roles is proved by a call that the trigger makes, and each call it makes has one: a
     job and a sweep made, found again, looked at, refused, over budget, and a second job cancelled.
     """
-    calls: set[tuple[str, str]] = set()
     with clouds.cloud(tmp_path / "cloud") as here:
         data = {**clouds.PROJECT, "trigger": {**clouds.PROJECT["trigger"], "budget": {"trials_per_day": 11}}}
         storage, vertex = Storage(clouds.BUCKET, url=here.url), clouds.vertex(here)
-        for rest in (storage.rest, vertex.rest):
-            _note_calls(rest, calls)
+        calls = noted(storage.rest, vertex.rest)
         trigger = Trigger(clouds.loaded(tmp_path, data), vertex=vertex, storage=storage, log=lambda _: None)
 
         def post(**body: Any) -> Any:
@@ -194,21 +184,7 @@ def test_every_permission_is_used_and_no_call_is_without_one(tmp_path: Path) -> 
             assert now is not None and now.state in (CANCELLING, CANCELLED)
         assert post(run="cpu", request_id="over").status == 422
     table = {**deploy.JOB_CALLS, **deploy.OBJECT_CALLS}
-    used = {name for name, (verb, path) in table.items() if any(verb == m and re.fullmatch(path, p) for m, p in calls)}
-    assert used == set(table)
-    known = [(verb, path) for verb, path in table.values()]
-    assert not [one for one in calls if not any(one[0] == verb and re.fullmatch(path, one[1]) for verb, path in known)]
-
-
-def _note_calls(rest: Rest, calls: set[tuple[str, str]]) -> None:
-    send = rest.session.request
-
-    def noted(method: str, url: str, **options: Any) -> Any:
-        path = urlsplit(url).path
-        calls.add((method, path[path.index("/v1/projects/") :] if "/v1/projects/" in path else path))
-        return send(method, url, **options)
-
-    rest.session.request = noted  # type: ignore[method-assign,assignment]
+    assert used(table, calls) == set(table) and not unknown(table, calls)
 
 
 def test_values_for_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,13 +284,7 @@ def test_who_uses_the_key(tmp_path: Path) -> None:
     said = {"projects": "123\n", "storage": "service-123@gs-project-accounts.iam.gserviceaccount.com\n"}
     grants = deploy.grants(clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}}).project)
     agents = {deploy.known(one.member, lambda words: said[words[0]]) for one in grants if one.kind == deploy.KEY}
-    names = {
-        "gs-project-accounts",
-        "gcf-admin-robot",
-        "gcp-sa-artifactregistry",
-        "serverless-robot-prod",
-        "gcp-sa-eventarc",
-    }
+    names = "gs-project-accounts gcf-admin-robot gcp-sa-artifactregistry serverless-robot-prod gcp-sa-eventarc".split()
     assert agents == {f"serviceAccount:service-123@{name}.iam.gserviceaccount.com" for name in names}
 
 
@@ -349,16 +319,13 @@ def test_what_is_made_is_taken_away(tmp_path: Path, keys: dict[str, Any]) -> Non
         "schedules": {"nightly": {"run": "sweep", "cron": "0 3 * * *", "then": ["promote"]}},
     }
     clouds.loaded(tmp_path, project)
-    printed = tools.vertexrig("function", "remove", "--format=json", cwd=tmp_path)
-    assert printed.returncode == 0, printed.stderr
-    removed = [row["command"] for row in json.loads(printed.stdout)["steps"]]
+    printed = tools.typed("function", "remove", "--format=json", cwd=tmp_path)
+    assert printed.exit_code == 0, printed.stderr
+    removed = [row["command"] for row in printed.document["steps"]]
     made = [step.line for step in deploy.commands(clouds.loaded(tmp_path, project), tmp_path / "out")]
     bound = [line for line in made if "add-iam-policy-binding" in line and "run services" not in line]
     assert len(bound) > 9 and all(line.replace("add-iam", "remove-iam") in removed for line in bound)
-    assert [shlex.split(line)[3:5] for line in removed[:2]] == [
-        ["delete", "vertexrig-nightly"],
-        ["delete", "vertexrig-tick"],
-    ]
+    assert [shlex.split(line)[4] for line in removed[:2]] == ["vertexrig-nightly", "vertexrig-tick"]
     kind = "functions delete" if keys is EVERYTHING else "run services delete"
     gone = [line.partition(" delete ")[2].split()[0] for line in removed if kind in line]
     assert gone == ["vertexrig-files", "vertexrig-requests", "vertexrig"]
@@ -369,7 +336,7 @@ def test_what_is_made_is_taken_away(tmp_path: Path, keys: dict[str, Any]) -> Non
     assert text.count("iam roles delete") == 2 and "services disable" not in text
 
 
-def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
+def test_the_url_is_written_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`function deploy --run` writes the URL that gcloud told into the project file, whose other lines stay, and deploys the function with
     that file; another one there stays.
     """
@@ -382,20 +349,20 @@ def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
         '#!/bin/sh\ncase "$*" in *describe\\ vertexrig\\ *) echo https://vertexrig-1.run.app;; run\\ deploy*) echo "$*" >> deployed;; esac\n'
     )
     fake.chmod(0o755)
-    env = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     for times in (2, 3):
-        done = tools.vertexrig("function", "deploy", "--run", "--format=json", cwd=tmp_path, env=env)
-        assert done.returncode == 0, done.stderr
+        done = tools.typed("function", "deploy", "--run", "--format=json", cwd=tmp_path)
+        assert done.exit_code == 0, done.stderr
         deployed = (tmp_path / "deployed").read_text().splitlines()
         assert len(deployed) == times and f"{deploy.DIGEST_LABEL}={config.load(loaded.file).digest}" in deployed[-1]
         staged = config.load(tmp_path / "build/function/vertexrig.yaml")
         assert staged.project.trigger.uri == "https://vertexrig-1.run.app"
-        steps = json.loads(done.stdout)["steps"]
+        steps = done.document["steps"]
         assert sum("run deploy" in row["command"] for row in steps) == (2 if times == 2 else 1)
         assert config.load(loaded.file).project.trigger.uri == "https://vertexrig-1.run.app"
         assert [line for line in loaded.file.read_text().splitlines() if "uri:" not in line] == text.splitlines()
     fake.write_text(fake.read_text().replace("vertexrig-1", "vertexrig-2"))
-    done = tools.vertexrig("function", "deploy", "--run", cwd=tmp_path, env=env)
+    done = tools.typed("function", "deploy", "--run", cwd=tmp_path)
     assert "has another trigger.uri" in done.stderr and "vertexrig-2" not in loaded.file.read_text()
 
 
@@ -405,15 +372,15 @@ def test_only_code(tmp_path: Path, keys: dict[str, Any]) -> None:
     nothing where the function's URL is not known.
     """
     loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
-    printed = tools.vertexrig("function", "deploy", "--only=code", "--format=json", cwd=tmp_path)
-    assert printed.returncode == 0, printed.stderr
-    lines = [shlex.split(row["command"]) for row in json.loads(printed.stdout)["steps"]]
+    printed = tools.typed("function", "deploy", "--only=code", "--format=json", cwd=tmp_path)
+    assert printed.exit_code == 0, printed.stderr
+    lines = [shlex.split(row["command"]) for row in printed.document["steps"]]
     whole = [step for step in deploy.commands(loaded, Path(stage.FOLDER)) if step.deploys]
     left = ("--no-allow-unauthenticated", "--quiet")
     assert lines == [[word for word in step.words if word not in left] + ["--quiet"] for step in whole]
     assert [words[3] for words in lines] == ["vertexrig", "vertexrig-requests", "vertexrig-files"]
-    refused = tools.vertexrig("function", "deploy", "--only=code", "--run", cwd=tmp_path)
-    assert refused.returncode == 2 and "no trigger.uri" in refused.stderr
+    refused = tools.typed("function", "deploy", "--only=code", "--run", cwd=tmp_path)
+    assert refused.exit_code == 2 and "no trigger.uri" in refused.stderr
 
 
 @pytest.mark.whole
@@ -424,8 +391,8 @@ def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
     for keys in (EVERYTHING, WITH_RUN):
         loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
         for words in (("deploy",), ("deploy", "--only=code"), ("remove",)):
-            printed = tools.vertexrig("function", *words, cwd=tmp_path)
-            assert printed.returncode == 0, printed.stderr
+            printed = tools.typed("function", *words, cwd=tmp_path)
+            assert printed.exit_code == 0, printed.stderr
             lines += [line for line in printed.stdout.splitlines() if not line.startswith("#")]
         assert list(changes.changes(deploy.commands(loaded, tmp_path), lambda words: reads.append(words)))  # type: ignore[func-returns-value]
     place = ("vertexrig", "--region=us-central1", "--project=my-project", "--format=json")

@@ -50,6 +50,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 OBJECTS_ROLE = "projects/my-project/roles/vertexrig_trigger_objects"
 JOBS_ROLE = "projects/my-project/roles/vertexrig_trigger_jobs"
+CLOUD = Vertex("my-project", "us-central1", url="https://example.invalid")
 
 
 def patient(here: clouds.Cloud, folder: Path, said: dict[str, str] | None = None, **parts: Any) -> doctor.Subject:
@@ -67,29 +68,20 @@ def outcomes(check: Any, one: doctor.Subject) -> dict[str, tuple[str, str]]:
 
 
 def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
-    """`vertexrig doctor` prints what it found and what to type, and fails for what is wrong."""
-    clouds.loaded(tmp_path)
-    done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
-    found = {row["name"]: row["outcome"] for row in json.loads(done.stdout)["results"]}
-    assert (
-        found["Vertex AI"] == "ok"
-        and found["clock"] == "ok"
-        and found["runtime"] == "ok"
-        and found["budget"] == "warning"
-    )
-    wrong = [name for name, outcome in found.items() if outcome == "error"]
-    assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
-
-
-def test_every_check_is_made(here: server.RunningServer, tmp_path: Path) -> None:
-    """`vertexrig doctor` makes every check that there is: a schedule whose trainer was not uploaded is wrong, with what to type."""
+    """`vertexrig doctor` makes every check that there is, prints what it found and what to type, and fails for what is wrong: a schedule
+    whose trainer was not uploaded.
+    """
     checks = {value for name, value in vars(doctor).items() if name.startswith("check_")}
     assert checks == set(doctor.CHECKS)
     scheduled = {"nightly": {"run": "sweep", "cron": "0 3 * * *"}}
     clouds.loaded(tmp_path, {**clouds.PROJECT, "bucket": "gs://my-bucket/elsewhere", "schedules": scheduled})
     done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
-    found = {row["fix"]: row for row in json.loads(done.stdout)["results"] if row["name"] == "schedule nightly"}
-    assert done.returncode == 1 and found["vertexrig function package"]["outcome"] == "error"
+    rows = json.loads(done.stdout)["results"]
+    found = {row["name"]: row["outcome"] for row in rows}
+    assert {found[name] for name in ("Vertex AI", "clock", "runtime")} == {"ok"} and found["budget"] == "warning"
+    wrong = {row["name"]: row["fix"] for row in rows if row["outcome"] == "error"}
+    assert done.returncode == 1 and wrong.keys() <= {"bucket", "schedule nightly"}
+    assert wrong["schedule nightly"] == "vertexrig function package"
 
 
 def test_any_limit_is_a_budget(tmp_path: Path) -> None:
@@ -126,20 +118,13 @@ def test_an_old_runtime(tmp_path: Path) -> None:
 
 def test_gcloud_s_version(tmp_path: Path) -> None:
     """An old gcloud and none at all are warnings with what to do."""
-    for text, outcome in (
-        ('"Google Cloud SDK": "528.0.0"', "ok"),
-        ('"Google Cloud SDK": "400.0.0"', "warning"),
-        ("", "warning"),
-    ):
-        assert (
-            outcomes(doctor.check_gcloud, patient(clouds.MemoryCloud(), tmp_path, {"version": text}))["gcloud"][0]
-            == outcome
-        )
+    for text, outcome in (("528.0.0", "ok"), ("400.0.0", "warning"), ("", "warning")):
+        one = patient(clouds.MemoryCloud(), tmp_path, {"version": text and f'"Google Cloud SDK": "{text}"'})
+        assert outcomes(doctor.check_gcloud, one)["gcloud"][0] == outcome
 
 
 def test_roles(tmp_path: Path) -> None:
     """A role that is given is fine, one that is not is wrong, and a function that anybody may call is wrong."""
-    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
 
     def policy(role: str, member: str) -> str:
         return json.dumps({"bindings": [{"role": role, "members": [member]}]})
@@ -150,19 +135,16 @@ def test_roles(tmp_path: Path) -> None:
         "storage": policy(OBJECTS_ROLE, runtime),
         "run": policy("roles/run.invoker", "allUsers"),
     }
-    found = outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud))
+    found = outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, said, vertex=CLOUD))
     # between them the roles of the identity that builds it
     assert [outcome for outcome, _ in found.values()] == ["ok", "ok", "error", "error", "error", "error"]
     assert "remove-iam-policy-binding" in list(found.values())[-1][1]
-    assert {
-        outcome
-        for outcome, _ in outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud)).values()
-    } == {"unknown"}
+    found = outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD))
+    assert {outcome for outcome, _ in found.values()} == {"unknown"}
 
 
 def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
     """Every binding that `function deploy` prints is looked at, and is fine where that was run."""
-    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
     loaded = clouds.loaded(tmp_path, {**RIGHTS, "trigger": {**RIGHTS["trigger"], **EVERYTHING}})
     steps = [step.words for step in deploy.commands(loaded, tmp_path / "out")]
     given = [words for words in steps if "add-iam-policy-binding" in words[:5]]
@@ -186,7 +168,7 @@ def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
                     rows.append({"role": role, "members": [member]})
             return json.dumps({"bindings": rows})
 
-        one = patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=loaded, gcloud=gcloud)
+        one = patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD, loaded=loaded, gcloud=gcloud)
         return [result.name for result in doctor.check_roles(one) if result.outcome != "ok"]
 
     assert wrong() == []
@@ -195,7 +177,6 @@ def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
 
 def test_who_applies_schedules(tmp_path: Path) -> None:
     """Whoever applies schedules needs to act as the account that calls the function: a role on it is fine, none is a warning with the key."""
-    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
     nightly = {"run": "sweep", "cron": "0 3 * * *"}
     project = clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": nightly}})
     for member, outcome in (("user:ana@example.com", "ok"), ("user:bob@example.com", "warning")):
@@ -204,43 +185,38 @@ def test_who_applies_schedules(tmp_path: Path) -> None:
             "iam service-accounts get-iam-policy vertexrig-invoker@": policy,
             "config get-value account": "ana@example.com\n",
         }
-        one = patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud, loaded=project)
+        one = patient(clouds.MemoryCloud(), tmp_path, said, vertex=CLOUD, loaded=project)
         found, fix = outcomes(doctor.check_deployer, one)["apply schedules as ana@example.com"]
         assert (found == outcome and "deployers: [user:ana@example.com]" in fix) or outcome == "ok"
 
 
 def test_what_chains_need(tmp_path: Path) -> None:
     """Schedules with `register` need a role that has its permissions; without steps nothing."""
-    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
-    assert outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud)) == {}
+    assert outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD)) == {}
     nightly = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote", "register"]}
     chained = clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": nightly}})
 
     def found(permissions: list[str] | None) -> dict[str, tuple[str, str]]:
         said = {"iam": json.dumps({"includedPermissions": permissions})}
         return outcomes(
-            doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud, loaded=chained)
+            doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, said, vertex=CLOUD, loaded=chained)
         )
 
     every = list(deploy.MODEL_CALLS)
     assert found(every) == {"register after a run": ("ok", "")}
     assert found(every[1:])["register after a run"] == ("error", "vertexrig function deploy")
-    unknown = outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=chained))
+    unknown = outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD, loaded=chained))
     assert [outcome for outcome, _ in unknown.values()] == ["unknown"]
-    assert (
-        outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, loaded=chained)) == {}
-    )  # a local Vertex
+    local = patient(clouds.MemoryCloud(), tmp_path, loaded=chained)
+    assert outcomes(doctor.check_chains, local) == {}
 
 
 def test_no_service(tmp_path: Path) -> None:
     """With nothing to reach, what cannot be found out is unknown, and there is no traceback."""
     dead = Vertex("my-project", "us-central1", url="http://127.0.0.1:9")
     dead.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)
-    assert outcomes(doctor.check_api, patient(clouds.MemoryCloud(), tmp_path, vertex=dead))["Vertex AI"][0] == "unknown"
-    assert (
-        outcomes(doctor.check_clock, patient(clouds.MemoryCloud(), tmp_path, vertex=dead, storage=None))["clock"][0]
-        == "unknown"
-    )
+    one = patient(clouds.MemoryCloud(), tmp_path, vertex=dead, storage=None)
+    assert outcomes(doctor.check_api, one)["Vertex AI"][0] == outcomes(doctor.check_clock, one)["clock"][0] == "unknown"
 
 
 def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,19 +259,20 @@ def test_logs_of_a_sweep_and_of_a_trial_that_runs(here: server.RunningServer, tm
     assert len(set(rates)) > 1
 
 
-def test_cancel_waits(tmp_path: Path) -> None:
+def test_cancel_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancel comes back when the job has ended, and watch fails for a job that did not succeed."""
     with clouds.cloud(tmp_path) as slow:
         submitter = clouds.submitter(slow, tmp_path)
         made = submitter.submit(submitter.prepare_candidates(submit.Request("cpu"))[0], request_key("c"), "x")
-        env = clouds.variables(slow)
+        for name, value in clouds.variables(slow).items():
+            monkeypatch.setenv(name, value)
         until = time.monotonic() + 30
-        while tools.vertexrig("cancel", made.name, "--poll=0.1", cwd=tmp_path, env=env).returncode:
+        while tools.typed("cancel", made.name, "--poll=0.1", cwd=tmp_path).exit_code:
             assert time.monotonic() < until
         job = clouds.vertex(slow).get(made.name)
         assert job is not None and job.state == "JOB_STATE_CANCELLED"
-        watched = tools.vertexrig("watch", made.name, cwd=tmp_path, env=env)
-        assert watched.returncode == 1 and "CANCELLED" in watched.stderr
+        watched = tools.typed("watch", made.name, cwd=tmp_path)
+        assert watched.exit_code == 1 and "CANCELLED" in watched.stderr
 
 
 def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:

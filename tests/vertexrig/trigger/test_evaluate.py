@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from tests.support import clouds
 from tests.support.memory_models import MemoryFolder
 from tests.support.tools import REPOSITORY
-from tests.support.trigger_place import DATA, Place, then
+from tests.support.trigger_place import Place, nightly, then
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
 from vertexrig.project import config
@@ -21,7 +20,6 @@ from vertexrig.project.triggered import ORDER, name_of
 from vertexrig.runs import policy, promotion
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.states import FAILED
-from vertexrig.trigger.app import Call
 from vertexrig.workspace import Workspace
 
 STEPS: tuple[Any, ...] = (
@@ -32,7 +30,7 @@ STEPS: tuple[Any, ...] = (
 
 
 def evaluated(*steps: Any) -> dict[str, Any]:
-    data = copy.deepcopy(then(*(steps or STEPS)))
+    data = then(*(steps or STEPS))
     data["jobs"]["measure"] = {"machine_type": "n1-standard-4", "timeout": "600s", "args": {"evaluate": True}}
     return data
 
@@ -187,7 +185,6 @@ def test_a_measurement_that_would_fail_is_found_before_apply(tmp_path: Path) -> 
     place = Place(tmp_path, data)
     with pytest.raises(ConfigError, match=r"evaluate makes would fail.*n1-standard-5"):
         promotion.check(place.trigger.submitter.workspace, "nightly")
-    assert DATA["schedules"]["nightly"]["then"]  # the other tests' project stays as it was
 
 
 def test_the_repository_s_own_night() -> None:
@@ -201,39 +198,30 @@ def test_the_repository_s_own_night() -> None:
 DATA_URI = "gs://my-bucket/data/**/*.csv"
 
 
-def fire(place: Place, day: int, **more: str) -> dict[str, Any]:
+def fire(place: Place, day: int) -> dict[str, Any]:
     """What the trigger answers when the schedule fires on a day."""
     place.clock.at = day * 86_400.0
-    body = {"run": "sweep", "args": {"epochs": 3}, **more}
-    headers = {
-        "x-cloudscheduler-jobname": "vertexrig-nightly",
-        "x-cloudscheduler-scheduletime": f"2026-11-{day:02d}T03:00:00Z",
-    }
-    reply = place.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
+    reply = place.fire(f"2026-11-{day:02d}T03:00:00Z")
     return dict(reply.body) | {"status": reply.status}
 
 
 def test_a_night_whose_steps_failed_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the steps of a run are open the same data is left out; where they were given up the next night runs again."""
-    data = then("register")
-    data["schedules"]["nightly"]["only_if_changed"] = DATA_URI
-    place = Place(tmp_path, data)
+    place = Place(tmp_path, nightly(then=["register"], only_if_changed=DATA_URI))
     monkeypatch.setattr(policy.Due, "folder", lambda self, uri: MemoryFolder(place.storage, uri))
     place.storage.write("data/2026/a.csv", b"1")
-    first = fire(place, 1, then="nightly")
+    first = fire(place, 1)
     place.sweep_ends(first["name"], 0.9)
-    assert fire(place, 2, then="nightly")["reason"] == "unchanged"
+    assert fire(place, 2)["reason"] == "unchanged"
     assert place.tick()["outcome"] == "impossible"  # there is no model
-    assert fire(place, 3, then="nightly")["status"] == 201
+    assert fire(place, 3)["status"] == 201
 
 
 def test_unchanged_data_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose data is that of the schedule's last success is left out, and says since when; what failed, other data, another
     generation and one object less start it; a repeat of a delivery is answered the same.
     """
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"] |= {"then": [], "only_if_changed": DATA_URI}
-    place = Place(tmp_path, data)
+    place = Place(tmp_path, nightly(only_if_changed=DATA_URI))
     monkeypatch.setattr(policy.Due, "folder", lambda self, uri: MemoryFolder(place.storage, uri))
     place.storage.write("data/2026/a.csv", b"1")
     first = fire(place, 1)

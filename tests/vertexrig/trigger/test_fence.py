@@ -12,6 +12,7 @@ import pytest
 from localvertex import server
 from localvertex.runner import RunOptions
 from tests.support import clouds
+from tests.support.clouds_in_memory import Clock, MemoryStorage
 from tests.support.jobkit import Api, sdist
 from tests.support.tools import REPOSITORY
 from vertexrig.cloud.storage import Storage
@@ -141,9 +142,9 @@ def test_only_triggered_jobs_carry_it(here: server.RunningServer, tmp_path: Path
     assert CLAIM_VARIABLE not in str(clouds.vertex(here).get(name))
 
 
-def test_winners_of_another_form_are_no_claim(here: server.RunningServer) -> None:
+def test_winners_of_another_form_are_no_claim() -> None:
     """A claim whose winners are not delivery tokens by id is refused, as every other claim that is not ours."""
-    claims, key = Claims(Storage(clouds.BUCKET, url=here.url)), request_key("fence-form")
+    claims, key = Claims(MemoryStorage(Clock())), request_key("fence-form")
     taken = claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
     assert isinstance(taken, Taken)
     for winners in ([TOKEN], {"x": TOKEN}, {taken.claim.id: "short"}, {taken.claim.id: 5}):
@@ -153,11 +154,11 @@ def test_winners_of_another_form_are_no_claim(here: server.RunningServer) -> Non
             claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
 
 
-def test_a_token_of_another_form_is_not_recorded(here: server.RunningServer) -> None:
+def test_a_token_of_another_form_is_not_recorded() -> None:
     """A job that carries the label and something else for a token is recorded without a winner, and the claim stays
     readable.
     """
-    claims, key = Claims(Storage(clouds.BUCKET, url=here.url)), request_key("fence-token")
+    claims, key = Claims(MemoryStorage(Clock())), request_key("fence-token")
     taken = claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
     assert isinstance(taken, Taken)
     name = "projects/p/locations/us-central1/customJobs/1"

@@ -12,16 +12,11 @@ from click.testing import CliRunner
 
 from tests.support.scarce import STOCKOUT
 from tests.support.trigger_place import Place
-from tests.vertexrig.trigger.test_candidates_served import Scarce
+from tests.vertexrig.trigger.test_candidates_served import MON, Scarce
 from vertexrig import times
 from vertexrig.cli import remote, schedule
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.states import FAILED, SUCCEEDED
-
-
-def ended(here: Place) -> list[dict[str, Any]]:
-    """The rows that have an end."""
-    return [row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row]
 
 
 def ran(here: Scarce, state: str, **more: Any) -> None:
@@ -44,26 +39,29 @@ def printed(here: Place, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[s
 def test_a_run_without_machines_ends_as_that(tmp_path: Path, steps: Any) -> None:
     """Where the first candidate's job found no machines and the others were refused the run is exhausted, whatever its only job says."""
     here = Scarce(tmp_path, then=steps)
-    here.fire()
+    here.fire(MON)
     here.refused = {"2", "3"}
     here.fails()
     here.ticked()
     here.ticked()
-    (row,) = ended(here)
+    (row,) = here.ended
     assert (row["end"]["outcome"], row["end"]["reason"]) == ("exhausted", "none of the 2 candidates got machines")
     assert times.parse(row["end"]["ended"]) > times.now() - timedelta(minutes=5)
 
 
 def test_a_run_costs_what_all_its_tries_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that was preempted after an hour is paid, too; each try is a line of its own."""
+    """A job that was preempted after an hour is paid, too; each try is a line of its own, and has how long it waited for machines."""
     here = Scarce(tmp_path, candidates=[{"machine_type": "n1-standard-8"}])
-    here.fire("cpu")
+    here.fire(MON, "daily")
+    here.clock.at += 60
     ran(here, FAILED, error={"code": 8, "message": STOCKOUT})
     here.ticked()
     ran(here, SUCCEEDED)
     here.ticked()
-    (row,) = ended(here)
-    first, second = (one["usd"] for one in row["end"]["attempts"])
+    (row,) = here.ended
+    tries = row["end"]["attempts"]
+    assert [(one["reason"], one["waited_s"]) for one in tries] == [("preempted", 60), ("", 0)]
+    first, second = (one["usd"] for one in tries)
     assert first > 0.2 and second > 1.5 * first and row["end"]["usd"] == pytest.approx(first + second, abs=1e-3)
     lines = printed(here, monkeypatch)
     assert [line.split()[:2] for line in lines[-2:]] == [["candidate", "1"], ["candidate", "2"]], lines
@@ -84,4 +82,4 @@ def test_an_end_is_written_once_however_few_are_shown(
     here.post(body)
     here.ends(name)
     printed(here, monkeypatch, *words)
-    assert [row["decision"] for row in ended(here)] in ([], ["created"])
+    assert [row["decision"] for row in here.ended] in ([], ["created"])

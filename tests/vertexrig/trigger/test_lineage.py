@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localvertex import server
-from tests.support import clouds, tools
+from tests.support import clouds
+from tests.support.permissions import unknown, used
 from tests.support.trigger_place import Place, then
-from tests.vertexrig.trigger.test_notify import fire
 from vertexrig import files
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
@@ -27,20 +26,11 @@ from vertexrig.trigger import app, deploy, stage
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
-
-
 def nightly(folder: Path, **register: Any) -> Place:
     """A schedule that depends on data, and registers what it has promoted."""
     data = then("promote", {"register": register})
     data["schedules"]["nightly"]["only_if_changed"] = "gs://my-bucket/data/**"
-    data["jobs"] = {
-        **data["jobs"],
-        "cpu": {**data["jobs"]["cpu"], "args": {"epochs": 2, "data": "csv:gs://my-bucket/data/today.csv"}},
-    }
+    data["jobs"]["cpu"]["args"] = {"epochs": 2, "data": "csv:gs://my-bucket/data/today.csv"}
     place = Place(folder, data)
     for submitter in (place.trigger.submitter, place.trigger.ticker.engine.submitter):
         submitter.lineage = {**submitter.lineage, REVISION_LABEL: COMMIT}
@@ -64,7 +54,7 @@ def a_night(place: Place, accuracy: float = 0.9) -> tuple[str, str, dict[str, An
     """The sweep and the promoted job of a run of the schedule, and the row of the tick that has registered its model."""
     place.clock.at += 86_400
     place.storage.write("data/today.csv", b"new")
-    made = fire(place, {"run": "sweep", "args": {"epochs": 3}, "then": "nightly"})
+    made = place.fire()
     assert made.status == 201, made.body
     place.sweep_ends(made.body["name"], 0.7, 0.8)
     job = place.tick()["job"]
@@ -115,7 +105,7 @@ def test_the_way_to_a_version(tmp_path: Path) -> None:
     assert (left[2]["revision"], left[2]["packages"]) == (COMMIT, ["trainer"])
 
 
-def test_the_verb(tmp_path: Path, here: server.RunningServer) -> None:
+def test_the_verb(tmp_path: Path, here: server.RunningServer, terminal: Callable[..., str]) -> None:
     """`report --lineage` finds a version on the local Vertex by alias and by number, in text and JSON; a wrong one is bad usage."""
     data = {**clouds.PROJECT, "project": "lineage-verb"}
     clouds.loaded(tmp_path, data)
@@ -127,15 +117,11 @@ def test_the_verb(tmp_path: Path, here: server.RunningServer) -> None:
     })  # fmt: skip
     described = f"accuracy 0.9, from cpu {made.id}"
     registered = ModelsClient(vertex).upload({"displayName": "cpu", "versionDescription": described, "versionAliases": ["champion"], "containerSpec": {"imageUri": "gcr.io/p/s:1"}})  # fmt: skip
-    env = {**os.environ, **clouds.variables(here)}
     for text in ("cpu@champion", "cpu@1", "cpu", f"{registered['model'].partition('@')[0]}@champion"):
-        done = tools.vertexrig("report", "--lineage", text, "--format=json", cwd=tmp_path, env=env)
-        assert done.returncode == 0, done.stderr
-        rows = json.loads(done.stdout)["lineage"]
+        rows = json.loads(terminal("report", "--lineage", text, "--format=json"))["lineage"]
         assert [row["step"] for row in rows] == ["data", "job", "model"] and rows[1]["revision"] == COMMIT
-    assert f"git revision: {COMMIT}" in tools.vertexrig("report", "--lineage", "cpu@1", cwd=tmp_path, env=env).stdout
-    wrong = tools.vertexrig("report", "--lineage", "cpu@7", cwd=tmp_path, env=env)
-    assert wrong.returncode == 2 and "MODEL@ALIAS" in wrong.stderr
+    assert f"git revision: {COMMIT}" in terminal("report", "--lineage", "cpu@1")
+    assert "MODEL@ALIAS" in terminal("report", "--lineage", "cpu@7", code=2)
 
 
 def test_the_revision_of_a_folder(tmp_path: Path) -> None:
@@ -210,16 +196,8 @@ def test_ml_metadata(tmp_path: Path, here: server.RunningServer) -> None:
     finally:
         settings.clear()
         settings.update(kept)
-    used = {
-        key
-        for key, (verb, path) in deploy.METADATA_CALLS.items()
-        if any(verb == m and re.fullmatch(path, p) for m, p in calls)
-    }
-    assert used == set(deploy.METADATA_CALLS)
-    table = {**deploy.METADATA_CALLS, **deploy.MODEL_CALLS}
-    assert not [
-        one for one in calls if not any(one[0] == m and re.fullmatch(path, one[1]) for m, path in table.values())
-    ]
+    assert used(deploy.METADATA_CALLS, calls) == set(deploy.METADATA_CALLS)
+    assert not unknown({**deploy.METADATA_CALLS, **deploy.MODEL_CALLS}, calls)
 
     def refused(*_: Any, **__: Any) -> Any:
         raise RestError("no permission", status=403)

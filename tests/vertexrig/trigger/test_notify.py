@@ -1,17 +1,14 @@
-"""Who is told what has come of runs: a topic and webhooks, at least once with an id, under kills, freezes, skew and repeated ticks."""
+"""Who is told what has come of runs: a topic and webhooks, at least once with an id."""
 
 from __future__ import annotations
 
 import base64
 import copy
 import json
-import os
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,21 +16,14 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.clouds_in_memory import Delivery as Frozen
-from tests.support.protocol import LIVING, STOPS, Broken, Move, World, begun, passing, repeatable, wander
 from tests.support.trigger_place import DATA, Place
-from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
 from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Notify
-from vertexrig.runs.deliveries import Delivery
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger import notify
-from vertexrig.trigger.app import Call
-from vertexrig.trigger.notify import Notice, Notices
 
-LONG = os.environ.get("ATTACK") == "long"
 SECRET = "projects/my-project/secrets/slack"
 
 
@@ -84,12 +74,6 @@ def place_with(folder: Path, *wanted: dict[str, Any]) -> Place:
     return Place(folder, data)
 
 
-def fire(place: Place, body: dict[str, Any]) -> Any:
-    now = times.rfc3339(times.now(), 0)
-    headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": now}
-    return place.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
-
-
 def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused run and a failed one are told to a topic in full and to Slack in a line, each once, with an id; a call that fails is made
     again at the next tick, and no log entry has the webhook's address.
@@ -99,8 +83,8 @@ def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv("VERTEXRIG_SECRETMANAGER", url)
         place = place_with(tmp_path, {"topic": "projects/my-project/topics/runs"},
                            {"webhook": SECRET, "form": "slack", "when": ["failed"]})  # fmt: skip
-        assert fire(place, {"run": "sweep", "set": {"image": "mine"}}).status == 403
-        made = fire(place, {"run": "sweep", "args": {"epochs": 3}, "then": "nightly"})
+        assert place.fire(set={"image": "mine"}).status == 403
+        made = place.fire()
         assert made.status == 201, made.body
         place.ends(made.body["name"], FAILED, error={"code": 3, "message": "no <data> & more"})
         statuses.append(503)
@@ -151,119 +135,3 @@ def test_a_wrong_entry(tmp_path: Path, wanted: dict[str, Any], said: str) -> Non
         caller_overrides.check_rules(
             clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "notify": [wanted]}})
         )
-
-
-class ToldWorld(World):
-    """Refused deliveries of a schedule that are told by ticks, each over a bucket in memory, by clocks that differ."""
-
-    def __init__(self, notices: type[Notices] = Notices) -> None:
-        super().__init__()
-        self.notices, self.happened, self.told = notices, list[str](), list[str]()
-        self.skew, self.down = 0.0, False
-
-    def _time(self) -> Any:
-        return self.clock.now() + timedelta(seconds=self.skew)
-
-    def refuse(self) -> Frozen:
-        """Start a delivery that is refused."""
-        one = Delivery(
-            time=times.rfc3339(self._time(), 3), id=f"{len(self.happened):012x}", schedule="nightly", run="cpu"
-        )
-        self.happened.append(f"{one.id}-refused")
-
-        def write(_: Any) -> None:
-            self._notices().keep(notify.notice_of(one.data))
-            self.kept.add(f"{one.id}-refused")
-
-        return self._begun(write)
-
-    kept: set[str]
-
-    def tick(self) -> Frozen:
-        """Start a tick."""
-        return self._begun(lambda _: self._tick())
-
-    def _tick(self) -> None:
-        def send(to: Notify, notice: Notice) -> None:
-            def effect() -> None:
-                if self.down:
-                    raise RestError("down", status=503)
-                self.told.append(notice.id)
-
-            self._gate("send", effect)
-
-        list(self._notices(send).send_all(self._time(), lambda: False))
-
-    def _notices(self, send: Any = None) -> Notices:
-        return self.notices(self.storage, (Notify(topic="projects/p/topics/t"),), send=send)
-
-    def finish(self, wake: bool) -> None:
-        while wake and self.deliveries:
-            self.step(0, *[""] * 20)
-        self.close()
-        self.skew, self.down = 0.0, False
-        self._tick()
-        self._tick()
-        lost = self.kept - set(self.told)
-        if lost:
-            raise Broken(f"never told: {lost}")
-        if not set(self.told) <= set(self.happened):
-            raise Broken(f"told what was not: {set(self.told) - set(self.happened)}")
-
-
-@repeatable
-def explore(seed: int, **parts: Any) -> ToldWorld:
-    chance, world = random.Random(seed), ToldWorld(**parts)
-    world.kept = set()
-
-    def turn(name: str, value: Callable[[], Any]) -> Callable[[], None]:
-        return lambda: setattr(world, name, value())
-
-    stops = (*STOPS, "before send", "after send", "before send", "after send")
-    moves = (
-        Move(0.25, lambda: begun(world, chance, world.refuse, stops), begins=True),
-        Move(0.50, lambda: begun(world, chance, world.tick, stops), begins=True),
-        Move(0.62, lambda: passing(world, chance)),
-        Move(0.70, lambda: world.kill(chance.randrange(LIVING))),
-        Move(0.76, turn("skew", lambda: chance.uniform(-600, 600))),
-        Move(0.80, turn("down", lambda: chance.random() < 0.5)),
-    )
-    begun(world, chance, world.refuse, stops)
-    wander(world, chance, 30, moves, stops)
-    return world
-
-
-def test_nothing_is_lost_in_any_schedule() -> None:
-    """Ticks that are frozen, woken, killed and repeated beside refused runs, on clocks up to 600 s off, with a service that is down at
-    times: each run that the history has is told at least once, and always with its own id.
-    """
-    repeated = 0
-    for seed in range(500 * (20 if LONG else 1)):
-        try:
-            world = explore(seed)
-        except Broken as broken:
-            raise AssertionError(f"schedule {seed}: {broken}") from broken
-        repeated += len(world.told) > len(set(world.told))
-    assert repeated  # a kill between the call and its mark is among them
-
-
-class DeletesFirst(Notices):
-    """Deletes a notice before it is sent."""
-
-    def send_all(self, now: Any, late: Any) -> Any:
-        send = self.send
-
-        def first(to: Any, one: Any) -> None:
-            for item in self.storage.list(f"{notify.FOLDER}{one.id}."):
-                self.storage.delete(item.name)
-            send(to, one)
-
-        self.send = first
-        return super().send_all(now, late)
-
-
-def test_a_notice_is_deleted_after_the_call() -> None:
-    """Where it is deleted before the call, a schedule is found in which it is never sent."""
-    with pytest.raises(Broken, match="never told"):
-        for seed in range(2_000):
-            explore(seed, notices=DeletesFirst)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -48,31 +47,19 @@ def test_check_warns_of_a_local_time_that_clocks_change(tmp_path: Path) -> None:
     data = copy.deepcopy(DATA)
     data["schedules"]["nightly"]["cron"] = "30 2 * * *"
     clouds.loaded(tmp_path, data)
-    done = tools.vertexrig("check", "--format=json", cwd=tmp_path)
-    (one,) = [row for row in json.loads(done.stdout)["findings"] if row["id"] == "schedule-clock"]
+    found = tools.typed("check", "--format=json", cwd=tmp_path).document["findings"]
+    (one,) = [row for row in found if row["id"] == "schedule-clock"]
     assert one["severity"] == "warning" and one["line"] and "02:30 Europe/Berlin does not exist on" in one["message"]
     assert "and 02:30 Europe/Berlin comes twice on" in one["message"] and "does not document" in one["message"]
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (
-        {"sweeps": {}},
-        {"run": "cpu", "then": ["register"]},
-        "no sweep of this file names one for cpu. Write register: {metric: ",
-    ),
-    (
-        {"sweeps": {}},
-        {"run": "cpu", "then": [{"register": {"metric": "val_loss"}}]},
-        "Write register: {metric: val_loss, goal: MINIMIZE}",
-    ),
+    ({"sweeps": {}}, {"run": "cpu", "then": ["register"]}, "no sweep of this file names one for cpu. Write register: {metric: "),
+    ({"sweeps": {}}, {"run": "cpu", "then": [{"register": {"metric": "val_loss"}}]}, "Write register: {metric: val_loss, goal: MINIMIZE}"),
     ({}, {"run": "cpu", "then": [{"register": {"metric": "f1"}}]}, "Write register: {metric: f1, goal: MAXIMIZE}"),
-    (
-        {},
-        {"run": "sweep", "then": [{"register": {"metric": "f1"}}]},
-        "sweep has no metric 'f1'; its metrics are accuracy",
-    ),
+    ({}, {"run": "sweep", "then": [{"register": {"metric": "f1"}}]}, "sweep has no metric 'f1'; its metrics are accuracy"),
     ({}, {"run": "sweep", "then": ["promote", {"register": {"metric": "f1"}}]}, "its metrics are accuracy"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("part", "schedule", "said"), IMPOSSIBLE)
@@ -86,8 +73,8 @@ def test_register_without_anything_to_compare_by(
         schedules.check(loaded)
     assert said in refused.value.message and "schedules.x.then[" in refused.value.message and refused.value.line
     assert "--" not in refused.value.message
-    done = tools.vertexrig("check", cwd=tmp_path)
-    assert done.returncode == 2 and said in done.stderr
+    done = tools.typed("check", cwd=tmp_path)
+    assert done.exit_code == 2 and said in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localvertex import server
-from tests.support import clouds, tools
-from tests.support.trigger_place import DATA, Place
+from tests.support import clouds
+from tests.support.trigger_place import DATA, Place, nightly
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import caller_overrides
 from vertexrig.runs import policy
 from vertexrig.runs.policy import EVERY, Hold, Holds
-from vertexrig.trigger import schedules
-from vertexrig.trigger.answers import Reply
-from vertexrig.trigger.app import Call
 
 BODY = {"run": "sweep", "args": {"epochs": 3}}
 MON, TUE, WED = (f"2026-11-{day}T03:00:00Z" for day in (16, 17, 18))
@@ -27,16 +24,7 @@ MON, TUE, WED = (f"2026-11-{day}T03:00:00Z" for day in (16, 17, 18))
 
 def place(folder: Path, **keys: Any) -> Place:
     """A trigger whose schedule `nightly` has no steps, and these keys."""
-    data = copy.deepcopy(DATA)
-    del data["schedules"]["nightly"]["then"]
-    data["schedules"]["nightly"] |= keys
-    return Place(folder, data)
-
-
-def fire(here: Place, time: str, body: Any = BODY) -> Reply:
-    """What the function answers Cloud Scheduler."""
-    headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": time}
-    return here.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
+    return Place(folder, nightly(**keys))
 
 
 def ticked(here: Place) -> list[tuple[str, str, str]]:
@@ -64,7 +52,7 @@ def held(here: Place, reason: str = "a freeze", until: str = "2027-01-01T00:00:0
 def test_only_between_start_and_end(tmp_path: Path, keys: dict[str, Any], reason: str) -> None:
     """A run that is due before the start or from the end on is left out: by the time it is due for, whatever the clock says."""
     here = place(tmp_path, **keys)
-    reply = fire(here, MON)
+    reply = here.fire(MON)
     assert (reply.status, reply.body.get("reason", "")) == ((200, reason) if reason else (201, ""))
     assert len(here.vertex.jobs) == (not reason) and here.logs[-1].get("decision") == (
         "skipped" if reason else "created"
@@ -76,40 +64,37 @@ def test_a_run_that_would_overlap_is_left_out(tmp_path: Path) -> None:
     starts. A request of a caller is no run of the schedule.
     """
     here = place(tmp_path, overlap="skip")
-    first = fire(here, MON).body["name"]
+    first = here.fire(MON).body["name"]
     assert here.vertex.jobs[first].data["labels"]["vertexrig_schedule"] == "nightly"
-    reply = fire(here, TUE)
+    reply = here.fire(TUE)
     assert (reply.status, reply.body["decision"], reply.body["reason"]) == (200, "skipped", "overlap")
     assert here.post({**BODY, "request_id": "mine"}).status == 201
     here.ends(first)
-    assert fire(here, TUE).body["reason"] == "overlap" and fire(here, WED).status == 201
-    assert fire(here, MON).body["duplicate"] and len(here.vertex.jobs) == 3
+    assert here.fire(TUE).body["reason"] == "overlap" and here.fire(WED).status == 201
+    assert here.fire(MON).body["duplicate"] and len(here.vertex.jobs) == 3
 
 
 def test_steps_that_are_not_taken_are_of_the_run(tmp_path: Path) -> None:
     """A run whose steps have not ended lives: the next one would overlap it."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"]["overlap"] = "skip"
-    here = Place(tmp_path, data)
-    body = {**BODY, "then": "nightly"}
-    first = fire(here, MON, body).body["name"]
+    here = Place(tmp_path, nightly(steps=True, overlap="skip"))
+    first = here.fire(MON).body["name"]
     here.sweep_ends(first, 0.5, 0.7)
-    assert fire(here, TUE, body).body["reason"] == "overlap"
-    here.ends(next(name for name in here.vertex.jobs if name == first), "JOB_STATE_FAILED")
+    assert here.fire(TUE).body["reason"] == "overlap"
+    here.ends(first, "JOB_STATE_FAILED")
     assert here.tick()["outcome"] == "failed"
-    assert fire(here, WED, body).status == 201
+    assert here.fire(WED).status == 201
 
 
 def test_a_run_waits_for_the_one_before_it(tmp_path: Path) -> None:
     """With `wait` a run is kept and started by the tick after the one before it has ended, once; of several the newest."""
     here = place(tmp_path, overlap="wait")
-    first = fire(here, MON).body["name"]
-    assert [fire(here, time).status for time in (TUE, TUE, WED)] == [202, 202, 202] and waiting(here) == 2
+    first = here.fire(MON).body["name"]
+    assert [here.fire(time).status for time in (TUE, TUE, WED)] == [202, 202, 202] and waiting(here) == 2
     assert ticked(here) == [("17", "skipped", "superseded")] and ticked(here) == []
-    assert fire(here, TUE).body["reason"] == "superseded"
+    assert here.fire(TUE).body["reason"] == "superseded"
     here.ends(first)
     assert ticked(here) == [("18", "created", "overlap")] and not waiting(here)
-    assert fire(here, WED).body["duplicate"] and len(here.vertex.jobs) == 2 and ticked(here) == []
+    assert here.fire(WED).body["duplicate"] and len(here.vertex.jobs) == 2 and ticked(here) == []
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
@@ -117,14 +102,14 @@ def test_nothing_starts_under_a_hold(tmp_path: Path, catch_up: bool) -> None:
     """A held run is left out, or kept if the schedule catches up: then the newest starts after the release. Callers are not held."""
     here = place(tmp_path, catch_up=catch_up)
     held(here, "end of quarter")
-    replies = [fire(here, time) for time in (MON, TUE)]
+    replies = [here.fire(time) for time in (MON, TUE)]
     assert {(one.status, one.body["reason"]) for one in replies} == {(202 if catch_up else 200, "hold")}
     assert "end of quarter" in replies[0].body["detail"] and not here.vertex.jobs
     assert here.post(BODY).status == 201
     assert ticked(here) == ([("16", "skipped", "superseded")] if catch_up else [])
     Holds(here.store).put("nightly", None)
     assert ticked(here) == ([("17", "created", "hold")] if catch_up else [])
-    assert fire(here, TUE).status == 200 and fire(here, WED).status == 201
+    assert here.fire(TUE).status == 200 and here.fire(WED).status == 201
 
 
 def test_a_hold_ends_by_the_service_s_clock(tmp_path: Path) -> None:
@@ -132,11 +117,11 @@ def test_a_hold_ends_by_the_service_s_clock(tmp_path: Path) -> None:
     here = place(tmp_path)
     holds = Holds(here.store)
     holds.put(EVERY, Hold("2026-11-21T13:00:00Z", "an hour"))  # the clock stands at noon
-    assert fire(here, MON).body["reason"] == "hold" and holds.put("nightly", None) is False
+    assert here.fire(MON).body["reason"] == "hold" and holds.put("nightly", None) is False
     here.clock.at += 3600
-    assert fire(here, TUE).status == 201 and not holds.current()
+    assert here.fire(TUE).status == 201 and not holds.current()
     here.store.write(policy.HOLDS, b'{"nightly": 1}')
-    assert fire(here, WED).status == 500 and len(here.vertex.jobs) == 1
+    assert here.fire(WED).status == 500 and len(here.vertex.jobs) == 1
     assert "is not a list of holds" in str(here.logs[-1]["message_of_error"])
 
 
@@ -167,12 +152,12 @@ def test_a_refused_run_is_tried_again(
     here = place(tmp_path, retry_for="6h")
     with monkeypatch.context() as patch:
         refusing(here, patch, status)
-        reply = fire(here, MON)
+        reply = here.fire(MON)
         assert (reply.status, reply.body["decision"], reply.body["reason"]) == (202, "deferred", reason)
         assert "custom_model_training_cpus" in str(here.logs[-1]["service"]) and ticked(here) == []
     assert ticked(here) == [("16", "created", reason)]
     assert [one["decision"] for one in here.logs if one.get("schedule")] == ["deferred", "created"]
-    assert fire(here, MON).body["duplicate"] and len(here.vertex.jobs) == 1
+    assert here.fire(MON).body["duplicate"] and len(here.vertex.jobs) == 1
 
 
 def test_a_run_that_could_not_be_kept_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,14 +169,14 @@ def test_a_run_that_could_not_be_kept_is_asked_for_again(tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(type(here.storage), "write", fails)
-        assert fire(here, MON).status == 503
-    assert not here.runs and fire(here, MON).status == 201 and len(here.vertex.jobs) == 1
+        assert here.fire(MON).status == 503
+    assert not here.runs and here.fire(MON).status == 201 and len(here.vertex.jobs) == 1
 
 
 def test_a_job_that_is_there_is_followed_under_a_hold(tmp_path: Path) -> None:
     """A hold that is placed after a job was made does not keep the tick from it: its end is in the history."""
     here = place(tmp_path)
-    job = fire(here, MON).body["name"]
+    job = here.fire(MON).body["name"]
     held(here)
     here.ends(job, "JOB_STATE_FAILED")
     assert here.tick()["state"] == "ended" and here.ended[0]["end"]["outcome"] == "FAILED"
@@ -201,7 +186,7 @@ def test_a_run_that_was_on_hold_waits_for_what_fails_now(tmp_path: Path, monkeyp
     """After the release a role is missing: the run waits for that, from then on, and is given up after three days."""
     here = place(tmp_path, catch_up=True)
     held(here)
-    assert fire(here, MON).status == 202
+    assert here.fire(MON).status == 202
     Holds(here.store).put("nightly", None)
     refusing(here, monkeypatch, 403)
     assert ticked(here) == [] and here.runs[0].reason == "unavailable"
@@ -216,30 +201,26 @@ def test_a_run_is_given_up_after_retry_for(tmp_path: Path, monkeypatch: pytest.M
     here = place(tmp_path, retry_for="6h")
     with monkeypatch.context() as patch:
         refusing(here, patch, 429)
-        fire(here, MON)
+        here.fire(MON)
         assert [one for _ in range(37) for one in ticked(here)] == [("16", "refused", "quota")]
         entry = here.logs[-2]
         assert entry["severity"] == "ERROR" and "given up after 6" in entry["text"], entry
-    assert fire(here, MON).body["decision"] == "skipped" and not waiting(here)
+    assert here.fire(MON).body["decision"] == "skipped" and not waiting(here)
     with monkeypatch.context() as patch:
         refusing(here, patch, 400)
-        assert fire(here, TUE).status == 400 and not waiting(here)
+        assert here.fire(TUE).status == 400 and not waiting(here)
         without = place(tmp_path)
         refusing(without, patch, 429)
-        assert fire(without, TUE).status == 429 and not waiting(without)
+        assert without.fire(TUE).status == 429 and not waiting(without)
 
 
 def test_a_deployment_ends_what_its_file_does_not_have(tmp_path: Path) -> None:
     """A run that waits is left out when its schedule is gone, refused when its values are not open any more; an odd object is named."""
     here = place(tmp_path, catch_up=True)
     held(here)
-    fire(here, MON)
-    data = copy.deepcopy(here.trigger.loaded.project.schedules)
-    assert data["nightly"].waits
+    here.fire(MON)
     here.store.write("runs/odd.json", b"{}")
-    closed = copy.deepcopy(DATA)
-    closed["schedules"] = {}
-    here.load(closed)
+    here.load({**DATA, "schedules": {}})
     assert ticked(here) == [("16", "refused", "changed")]
     assert any("is not a run" in str(one.get("message")) for one in here.logs)
 
@@ -254,21 +235,8 @@ def test_a_deployment_ends_what_its_file_does_not_have(tmp_path: Path) -> None:
 )
 def test_a_policy_that_says_nothing_is_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     """A time, an order or a duration that is wrong is refused with the key, before anything is deployed."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"] |= keys
     with pytest.raises(ConfigError, match=said):
-        caller_overrides.check_rules(clouds.loaded(tmp_path, data))
-
-
-def test_a_schedule_that_waits_needs_the_tick(tmp_path: Path) -> None:
-    """`apply` makes the tick for a schedule whose runs may wait, and for no other."""
-    for keys, ticks in (
-        ({}, False),
-        ({"overlap": "wait"}, True),
-        ({"retry_for": "6h"}, True),
-        ({"catch_up": True}, True),
-    ):
-        assert schedules.ticks(place(tmp_path, **keys).trigger.loaded) is ticks
+        caller_overrides.check_rules(clouds.loaded(tmp_path, nightly(**keys)))
 
 
 def test_until_takes_times_and_durations() -> None:
@@ -281,24 +249,16 @@ def test_until_takes_times_and_durations() -> None:
             policy.until(text, now)
 
 
-def test_hold_and_release_from_the_terminal(here: server.RunningServer, tmp_path: Path) -> None:
+def test_hold_and_release_from_the_terminal(
+    here: server.RunningServer, tmp_path: Path, terminal: Callable[..., str]
+) -> None:
     """`schedule hold` keeps a function from starting a run that is due, `release` ends it; both print what is held."""
-    data = copy.deepcopy(DATA)
-    del data["schedules"]["nightly"]["then"]
-    clouds.loaded(tmp_path, data)
-    env = {"VERTEXRIG_LOCAL": here.url, **clouds.variables(here)}
-
-    def run(*words: str, code: int = 0) -> str:
-        done = tools.vertexrig("schedule", *words, cwd=tmp_path, env=env)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
+    clouds.loaded(tmp_path, nightly())
+    run = partial(terminal, "schedule")
     assert "nightly: on hold until " in run("hold", "nightly", "--until", "2d", "--reason", "end of quarter")
     assert "all schedules" in run("hold", "--until", "1h", "--reason", "a freeze")
-    assert (
-        clouds.storage(here).below("vertexrig/vertexrig").read_json(policy.HOLDS)["nightly"]["reason"]
-        == "end of quarter"
-    )
+    kept = clouds.storage(here).below("vertexrig/vertexrig").read_json(policy.HOLDS) or {}
+    assert kept["nightly"]["reason"] == "end of quarter"
     assert "nightly: on hold until" in run("release") and "no schedule is on hold" in run("release", "nightly")
     assert "nightly was not on hold" in run("release", "nightly")
     assert "Did you mean 'nightly'?" in run("hold", "nigtly", "--until", "1h", "--reason", "x", code=2)

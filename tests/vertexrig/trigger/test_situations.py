@@ -5,7 +5,6 @@ A function that was killed, a schedule that is paused and five more are in `benc
 
 from __future__ import annotations
 
-import copy
 import json
 import shlex
 import time
@@ -103,28 +102,3 @@ def test_two_triggers_on_one_bucket(here: RunningServer, tmp_path: Path, rig: Ri
     assert not [one for one in wrong(rig) if "another trigger" in one["message"]]
     clouds.loaded(tmp_path, DATA)
     rig("vertexrig schedule apply --adopt nightly")  # as other tests find it
-
-
-def test_a_time_that_clocks_skip(tmp_path: Path, rig: Rig) -> None:
-    """A local time that does not exist on one day of the year is named with that day; in the zone that is named there is no warning."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"] |= {"cron": "30 2 * * *", "time_zone": "Europe/Berlin"}
-    clouds.loaded(tmp_path, data)
-    said = rig("vertexrig schedule plan")
-    assert "02:30 Europe/Berlin does not exist on 2027-03-28" in said and "time_zone: Etc/UTC" in said
-    data["schedules"]["nightly"]["time_zone"] = "Etc/UTC"
-    clouds.loaded(tmp_path, data)
-    assert "does not exist" not in rig("vertexrig schedule plan")
-
-
-def test_a_model_without_a_metric(tmp_path: Path, rig: Rig) -> None:
-    """A registration without a metric to compare by is refused with the line that is missing; with that line it is planned."""
-    data = copy.deepcopy(DATA)
-    data["sweeps"] = {}
-    data["schedules"]["nightly"]["then"] = ["register"]
-    clouds.loaded(tmp_path, data)
-    said = rig("vertexrig schedule plan", 2)
-    assert "no sweep of this file names one for cpu" in said and "register: {metric: accuracy, goal: MAXIMIZE}" in said
-    data["schedules"]["nightly"]["then"] = [{"register": {"metric": "accuracy", "goal": "MAXIMIZE"}}]
-    clouds.loaded(tmp_path, data)
-    rig("vertexrig schedule plan")

@@ -287,22 +287,8 @@ def test_schedules_and_alerts(tmp_path: Path, make: Any) -> None:
 
 
 PARTS = [
-    "$",
-    "%",
-    "{",
-    "}",
-    "${",
-    "%{",
-    '"',
-    "\\",
-    "\n",
-    "\r\t\0\x7f",
-    "é",
-    "e\u0301",
-    "😀",
-    "\U000e0001",
-    "\u2028",
-    "if",
+    *("$", "%", "{", "}", "${", "%{", '"', "\\", "\n", "\r\t\0\x7f"),
+    *("é", "e\u0301", "😀", "\U000e0001", "\u2028", "if"),
 ]
 
 
@@ -380,9 +366,9 @@ def test_the_command(tmp_path: Path) -> None:
     for old in ("source-0123456789ab.zip", "source-mine.zip"):
         (tmp_path / "tf" / old).write_text("")
     for folder in ("tf", "again"):
-        done = tools.vertexrig("function", "export", "terraform", folder, "--format=json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    made = [tmp_path / name for name in json.loads(done.stdout)["files"]]
+        done = tools.typed("function", "export", "terraform", folder, "--format=json", cwd=tmp_path)
+        assert done.exit_code == 0, done.stderr
+    made = [tmp_path / name for name in done.document["files"]]
     assert [one.name for one in made[:4]] == ["main.tf", "iam.tf", "schedules.tf", "alerts.tf"]
     assert all((tmp_path / "tf" / one.name).read_bytes() == one.read_bytes() for one in made)
     assert made[4].name == f"source-{hashlib.sha256(made[4].read_bytes()).hexdigest()[:12]}.zip"

@@ -1,6 +1,6 @@
 """Generated requests in process: none is answered with a 5xx or with anything the document does not know.
 
-250 of each of four kinds, and as many bodies against the served schema (2,500 with ATTACK=long); `test_trigger_served.py` adds schemathesis
+100 of each of four kinds, and as many bodies against the served schema (2,500 with ATTACK=long); `test_trigger_served.py` adds schemathesis
 against the staged function.
 """
 
@@ -23,7 +23,7 @@ from vertexrig.trigger.app import Call, Trigger
 from vertexrig.trigger.request import RequestProblem
 
 LONG = os.environ.get("ATTACK") == "long"
-EACH = 2500 if LONG else 250
+EACH = 2500 if LONG else 100
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))
 INSIDES = re.compile(r'Traceback|File "|\bline \d+|\b[A-Za-z]+(?:Error|Exception)\b|site-packages|/vertexrig/')
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,8 @@ from vertexrig.trigger.app import Call, Trigger
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
-    """A local Vertex with five jobs and a sweep that the trigger started, and one job that it did not."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def trigger(here: server.RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Trigger:
+    """A trigger that has started five jobs and a sweep on a local Vertex, which also has another job."""
     loaded = clouds.loaded(tmp_path_factory.mktemp("project"))
     made = Trigger(loaded, vertex=clouds.vertex(here), storage=clouds.storage(here), log=lambda _: None)
     for index in range(5):
