@@ -30,7 +30,7 @@ PROJECT: dict[str, Any] = {
             "accelerator_count": 1,
             "timeout": "600s",
             "container": {"image_uri": IMAGE},
-            "wait": "2s",
+            "wait": "6s",
             "candidates": [
                 {"strategy": "SPOT", "machine_type": "g2-standard-12"},
                 {"strategy": "SPOT", "region": "us-east4"},
