@@ -8,23 +8,13 @@ other; the times that the local Vertex records for its jobs show that there was 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import requests
+from _demos import stack, vertexrig
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
-
-from localvertex import server  # noqa: E402
-from localvertex.jobs.settings import Settings  # noqa: E402
-from localvertex.runner.options import RunOptions  # noqa: E402
-from vertexrig.project.local import LocalImage  # noqa: E402
+from localvertex import server
 
 IMAGE = "us-docker.pkg.dev/demo-project/trainers/counts:1"
 EPOCHS = 40
@@ -40,7 +30,7 @@ PROJECT: dict[str, Any] = {
             "accelerator_count": 1,
             "timeout": "600s",
             "container": {"image_uri": IMAGE},
-            "wait": "2s",
+            "wait": "6s",
             "candidates": [
                 {"strategy": "SPOT", "machine_type": "g2-standard-12"},
                 {"strategy": "SPOT", "region": "us-east4"},
@@ -73,18 +63,6 @@ print("trained", flush=True)
 """
 
 
-def rig(folder: Path, env: dict[str, str], *words: str, shown: bool = True) -> str:
-    """Run a command, print it and its output, and return its stdout."""
-    if shown:
-        print(f"\n$ vertexrig {' '.join(words)}", flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "vertexrig", *words], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, timeout=300, check=True
-    )  # fmt: skip
-    if shown:
-        print(done.stdout, end="", flush=True)
-    return done.stdout
-
-
 def alone(here: server.RunningServer) -> list[dict[str, Any]]:
     """Return the jobs of the local Vertex in order; assert that each was created after the one before it had ended."""
     found: list[dict[str, Any]] = []
@@ -102,25 +80,16 @@ def alone(here: server.RunningServer) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run the job through its candidates, and compare the result with the faults that were set."""
-    with tempfile.TemporaryDirectory(prefix="vertexrig-candidates-") as name:
-        folder = Path(name)
-        (folder / "vertexrig.yaml").write_text(json.dumps(PROJECT, indent=1))
-        (folder / "counts").mkdir()
-        (folder / "counts/main.py").write_text(TRAINER)
-        images = {IMAGE: LocalImage(path=str(folder / "counts"), command=("python", "main.py"))}
-        run = RunOptions(images=images, engine="none", grace=0.2, warm=False)
-        with server.running(Settings(folder / ".vertexrig", run=run)) as here:
-            server.make_bucket(here, "demo-bucket")
-            for fault in FAULTS:
-                server.add_fault(here, fault)
-            env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
-            rig(folder, env, "explain", "train")
-            rig(folder, env, "submit", "train", "--watch", "--poll=0.2")
-            print("\n# the jobs of the local Vertex", flush=True)
-            jobs = alone(here)
-            last = str(jobs[-1]["name"])
-            rig(folder, env, "report", last)
-            told = json.loads(rig(folder, env, "report", last, "--format=json", shown=False))["attempts"]
+    with stack(json.dumps(PROJECT, indent=1), {IMAGE: TRAINER}) as (folder, here):
+        for fault in FAULTS:
+            server.add_fault(here, fault)
+        vertexrig("explain", "train")
+        vertexrig("submit", "train", "--watch", "--poll=0.2")
+        print("\n# the jobs of the local Vertex", flush=True)
+        jobs = alone(here)
+        last = str(jobs[-1]["name"])
+        vertexrig("report", last)
+        told = json.loads(vertexrig("report", last, "--format=json", quiet=True))["attempts"]
         (checkpoint,) = (folder / ".vertexrig/gs/demo-bucket").glob("runs/train/*/checkpoints/epochs")
         by = checkpoint.read_text().splitlines()
     tried = [(one["candidate"], one["reason"]) for one in told]

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from demo_trigger import REPOSITORY
+from _demos import REPOSITORY
 
 from localvertex.runner import engine
 from tools import own_podman

@@ -11,25 +11,19 @@ import json
 import os
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import requests
+from _demos import serve_function, stack, vertexrig
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
-
-from localvertex import server  # noqa: E402
-from localvertex.jobs.settings import Fault, Settings  # noqa: E402
-from localvertex.runner.options import RunOptions  # noqa: E402
-from localvertex.services import logging_query  # noqa: E402
-from vertexrig.project.local import LocalImage  # noqa: E402
+from localvertex.jobs.settings import Fault
+from localvertex.server import RunningServer
+from localvertex.services import logging_query
 
 PORT = 8645
 IMAGES = "europe-docker.pkg.dev/demo-project/trainers"
@@ -99,38 +93,21 @@ class Line:
 class Stage:
     """The local stack with its function."""
 
-    def __init__(self, folder: Path, here: server.RunningServer, faults: list[Fault]) -> None:
+    def __init__(self, folder: Path, here: RunningServer, faults: list[Fault]) -> None:
         self.folder, self.here, self.faults = folder, here, faults
-        self.env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
         self.storage, self.vertex = Line(here.port), Line(here.port)
         self.log = folder / "function.log"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @contextmanager
-    def served(self) -> Iterator[None]:
         self.start()
-        try:
-            yield
-        finally:
-            self.stop()
 
     def start(self) -> None:
         own = {
             "STORAGE_EMULATOR_HOST": self.storage.url,
-            "VERTEXRIG_AIPLATFORM": self.env["VERTEXRIG_AIPLATFORM"].replace(self.here.url, self.vertex.url),
+            "VERTEXRIG_AIPLATFORM": os.environ["VERTEXRIG_AIPLATFORM"].replace(self.here.url, self.vertex.url),
         }
-        words = [sys.executable, "-m", "vertexrig", "function", "serve", f"--port={PORT}"]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(words, cwd=self.folder, env={**self.env, **own}, stdout=log, stderr=log)
-        self.until(self.answers, "the function starts")
-
-    def answers(self) -> bool:
-        with suppress(requests.ConnectionError):
-            return requests.get(f"http://127.0.0.1:{PORT}/", timeout=5).ok
-        return False
+            self.process: subprocess.Popen[bytes] = serve_function(PORT, log, **own)
 
     def stop(self) -> None:
-        assert self.process is not None
         self.process.kill()  # SIGKILL, as the platform does to an instance
         self.process.wait(30)
 
@@ -139,23 +116,16 @@ class Stage:
         while not (found := true()):
             assert time.monotonic() < end, f"not in {seconds:g} s: {what}\n{self.log.read_text()[-3000:]}"
             time.sleep(pause)
-            pause = min(2 * pause, 3.0)  # a question can be a command, which takes a core for half a second
+            pause = min(2 * pause, 3.0)
         return found
 
-    def rig(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "vertexrig", *words], cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=300
-        )  # fmt: skip
-        assert done.returncode in codes, f"{words}: {done.stdout}{done.stderr}"
-        return done.stdout
-
     def status(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.rig("schedule", "status", name, "--format=json", codes=(0, 1)))
-        return dict(found["schedules"][0])
+        said = vertexrig("schedule", "status", name, "--format=json", quiet=True, codes=(0, 1))
+        return dict(json.loads(said)["schedules"][0])
 
     def fires(self, name: str) -> None:
         """Fire a schedule, as at 03:00, and wait for the result in Cloud Scheduler."""
-        self.rig("schedule", "run", name)
+        vertexrig("schedule", "run", name, quiet=True)
         self.until(lambda: self.status(name)["attempt"], f"{name} is delivered")
 
     def logged(self, filter: str) -> list[dict[str, Any]]:
@@ -186,7 +156,7 @@ def night(stage: Stage, name: str) -> None:
     elif name.endswith("image"):
         stage.fires(name)
         stage.until(lambda: stage.status(name)["delivery"].get("state") == "FAILED", f"{name} ends")
-        stage.rig("schedule", "run", "tick")
+        vertexrig("schedule", "run", "tick", quiet=True)
         stage.until(lambda: stage.status(name)["delivery"].get("end"), f"the tick sees the end of {name}")
     elif name == "storage-down":
         stage.storage.cut = True
@@ -195,7 +165,7 @@ def night(stage: Stage, name: str) -> None:
         stage.storage.cut = False
     elif name == "killed":
         stage.vertex.open.clear()
-        stage.rig("schedule", "run", name)
+        vertexrig("schedule", "run", name, quiet=True)
         bucket = Path(stage.here.root) / "gs" / "demo-bucket"
         held = f'"run": "{name}"'
         stage.until(
@@ -207,38 +177,31 @@ def night(stage: Stage, name: str) -> None:
         stage.until(lambda: stage.status(name)["attempt"] not in ("", "OK"), "Cloud Scheduler gives up")
         stage.start()
     elif name == "paused":
-        stage.rig("schedule", "pause", name)
+        vertexrig("schedule", "pause", name, quiet=True)
     else:
         stage.fires(name)
 
 
 def main() -> None:
     """Cause each failure, and run `schedule status` afterwards."""
-    with tempfile.TemporaryDirectory(prefix="vertexrig-day-two-") as name:
-        folder = Path(name)
-        (folder / "vertexrig.yaml").write_text(json.dumps(PROJECT, indent=1))
-        for image, code in (("works", "print('trained')"), ("broken", "import a_module_that_nobody_installed")):
-            (folder / image).mkdir()
-            (folder / image / "main.py").write_text(f"{code}\n")
-        images = {
-            f"{IMAGES}/{image}:*": LocalImage(path=str(folder / image), command=("python", "main.py"))
-            for image in ("works", "broken")
-        }
-        faults: list[Fault] = []
-        run = RunOptions(images=images, engine="none", grace=0.5, warm=False)
-        with server.running(Settings(folder / ".vertexrig", run=run, faults=faults)) as here:
-            requests.post(f"{here.url}/storage/v1/b", params={"project": "demo-project"}, json={"name": "demo-bucket"})
-            stage = Stage(folder, here, faults)
-            with stage.served():
-                stage.rig("schedule", "apply")
-                for number, what in enumerate(NIGHTS, 1):
-                    print(f"\n# case {number}: {what}", flush=True)
-                    night(stage, what)
-                    print(f"$ vertexrig schedule status {what}", flush=True)
-                    print(stage.rig("schedule", "status", what, codes=(1,)), end="", flush=True)
-                    asked(stage, what)
-            print("\n$ vertexrig schedule history")
-            print(stage.rig("schedule", "history"), end="")
+    programs = {
+        f"{IMAGES}/works:*": "print('trained')\n",
+        f"{IMAGES}/broken:*": "import a_module_that_nobody_installed\n",
+    }
+    faults: list[Fault] = []
+    with stack(json.dumps(PROJECT, indent=1), programs, faults=faults) as (folder, here):
+        stage = Stage(folder, here, faults)
+        try:
+            vertexrig("schedule", "apply", quiet=True)
+            for number, what in enumerate(NIGHTS, 1):
+                print(f"\n# case {number}: {what}", flush=True)
+                night(stage, what)
+                print(f"$ vertexrig schedule status {what}", flush=True)
+                print(vertexrig("schedule", "status", what, quiet=True, codes=(1,)), end="", flush=True)
+                asked(stage, what)
+        finally:
+            stage.stop()
+        vertexrig("schedule", "history")
 
 
 CAUSES = {
@@ -260,14 +223,15 @@ def asked(stage: Stage, name: str) -> None:
     cause, remedy = CAUSES[name]
     assert cause in said and remedy in said, said
     filter = status["log_filter"]
-    found = stage.logged(filter)
     # a pause is in the audit log, as a notice; all else that kept a run from ending well is a warning at least
-    rows = [row for row in found if row["severity"] in ("WARNING", "ERROR", "NOTICE")]
+    severities = ("WARNING", "ERROR", "NOTICE")
+    rows = stage.until(
+        lambda: [row for row in stage.logged(filter) if row["severity"] in severities], f"the log names {name}"
+    )
     print(f"the log alone: {filter}")
     own = [row for row in rows if row["resource"]["type"] == "cloud_run_revision"] or rows
     for row in own[-1:]:
         print(f"  {row['severity']} {said_by(row)}")
-    assert rows, found
 
 
 def said_by(row: dict[str, Any]) -> str:

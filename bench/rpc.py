@@ -1,4 +1,4 @@
-"""Calls over gRPC against the same over REST, through `local run`, and what that costs a server at rest.
+"""Calls over gRPC against the same over REST, through `local run`.
 
 `python bench/rpc.py` prints one row a line: what | ours | peer | ratio | bar | ok. Both ways use Google's own client of
 JobService, unchanged, in a process with the variables of `local run`; batches of calls take turns. Wall times want an otherwise
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,15 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from common import REPOSITORY, once, row
+from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
 PARENT = "projects/my-project/locations/us-central1"
 BATCHES, CALLS = 9, 40
 """Batches of each kind of call and way, after one that does not count, and calls in a batch."""
-RUNS = 7
-"""Runs of `local run -- true`, and of `true`."""
 Call = Callable[[Any, int], object]
 
 
@@ -93,30 +90,6 @@ def client(pid: int) -> None:
     print(json.dumps({"calls": found, "errors": errors}))
 
 
-def started(here: Any, folder: Path) -> str:
-    """The row of `local run -- true` against `true`: medians of wall and of processor time."""
-    commands = {
-        "ours": [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(here.root), "--", "true"],
-        "bare": ["true"],
-    }
-    wall: dict[str, list[float]] = {"ours": [], "bare": []}
-    used: dict[str, list[float]] = {"ours": [], "bare": []}
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONPATH"] = str(REPOSITORY)
-    for turn in range(RUNS + 1):
-        for which, command in commands.items():
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            seconds, _ = once(command, env, folder)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            if turn:
-                wall[which].append(seconds)
-                used[which].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    ours, bare = statistics.median(wall["ours"]), statistics.median(wall["bare"])
-    spent = statistics.median(used["ours"])
-    what = "`local run -- true`, a server running, over the bare command"
-    return row(what, f"{ours:.2f} s ({spent:.2f} s CPU)", f"{bare:.3f} s", None, "<= 0.5 s more", ours - bare <= 0.5)
-
-
 def main() -> None:
     """Print the rows."""
     from localvertex import server
@@ -127,15 +100,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         here = server.up(Settings(Path(folder) / "state", slots=1), 0)
         try:
-            time.sleep(1)
-            status = Path(f"/proc/{here.pid}/status").read_text()
-            resident = int(status.partition("VmRSS:")[2].split()[0]) / 1024
-            print(
-                row(
-                    "a server with front and gRPC at rest", f"{resident:.0f} MiB", "", None, "<= 90 MiB", resident <= 90
-                )
-            )
-            print(started(here, Path(folder)))
             env = transparent(here, os.environ, project="my-project", region="us-central1").over(os.environ)
             words = [sys.executable, __file__, "--client", str(here.pid)]
             done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True)

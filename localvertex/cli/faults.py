@@ -92,7 +92,7 @@ def rehearse(
             except BaseException:
                 _cancel(request)
                 raise
-            attempts = tuple(candidates.attempt_rows(request, at.job))
+            attempts = tuple(request.attempts(at.job))
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text

@@ -1,14 +1,16 @@
-"""What verbs print as commands works when it is typed, by somebody who has the wheel and an empty home."""
+"""What verbs print as commands works when it is typed, by somebody who has an empty home."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import functions, wheels
+from tests.support import functions
 
 TRAINER = """\
 import argparse
@@ -30,6 +32,12 @@ os.makedirs(folder, exist_ok=True)
 joblib.dump(model, os.path.join(folder, "model.joblib"))
 """
 SCHEDULE = 'schedules:\n  nightly: {run: cpu, cron: "0 3 * * *", time_zone: Etc/UTC}\n'
+ALONE = """\
+project: my-project
+bucket: gs://my-bucket
+trainer: {path: fit.py, module: fit, image: sklearn-1.6}
+jobs: {cpu: {machine_type: n1-standard-4, timeout: 600s}}
+"""
 COMMAND = re.compile(r'^(?:vertexrig .+|eval "\$\(vertexrig .+\)")$', re.MULTILINE)
 NUMBER = re.compile(r"-\d+\b|\b\d{9,}\b")
 """What tells two commands of one form apart: `sweep-2-best` from `sweep-best`, and one job's number from another's."""
@@ -41,16 +49,23 @@ class Typist:
     """Types commands, then those that they printed, until no command of a new form is printed.
 
     Args:
-        folder: The folder of the project.
-        installed: The environment of the tool.
+        folder: The folder of the project, below that of the user's home.
     """
 
-    def __init__(self, folder: Path, installed: wheels.Installed) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.typed, self.forms = folder, dict[str, str](), set[str]()
-        home = folder.parent / "home"
-        home.mkdir()
-        self.environment = {**installed.variables, "HOME": str(home), "PORT": str(functions.free_port())}
+        path = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.defpath.lstrip(os.pathsep), "/usr/local/bin"])
+        self.environment = {
+            "PATH": path,
+            "HOME": str(folder.parent),
+            "LANG": "C.UTF-8",
+            "PORT": str(functions.free_port()),
+        }
         self.before = self.environment
+
+    def forgets(self) -> None:
+        """Begin in a new shell, in which nothing has been typed."""
+        self.environment, self.typed, self.forms = self.before, {}, set()
 
     def types(self, line: str, code: int = 0) -> None:
         """Type a command that ends with this exit code, and then what it printed."""
@@ -82,27 +97,14 @@ class Typist:
         return "\n".join(f"$ {one}" for one, printed in self.typed.items() if line in printed.splitlines())
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
-    """The wheel with what it takes to train here, and what the trainer imports."""
-    shared = tmp_path_factory.mktemp("shared")
-
-    def make(folder: Path) -> None:
-        made = wheels.install(wheels.shared(shared), folder / "machine", "local", "submit")
-        made.pip("install", "scikit-learn", "joblib", "cloudml-hypertune")
-
-    folder = wheels.once("typist", shared, make)
-    return wheels.Installed(folder / "machine/venv", folder / "machine/home")
-
-
 @pytest.mark.whole
-def test_a_printed_command_works(tmp_path: Path, installed: wheels.Installed) -> None:
+def test_a_printed_command_works(tmp_path: Path) -> None:
     """Each command that a verb prints as the next one, or to solve an error, ends with 0 in the shell in which it was printed."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "fit.py").write_text(TRAINER)
     (folder / "requirements.txt").write_text("scikit-learn\njoblib\ncloudml-hypertune\n")
-    typist = Typist(folder, installed)
+    typist = Typist(folder)
     try:
         typist.types("vertexrig init")
         for line in (
@@ -122,28 +124,12 @@ def test_a_printed_command_works(tmp_path: Path, installed: wheels.Installed) ->
             "function package", "schedule plan", "schedule apply", "convert build/jobs/cpu.yaml", "function build",
         ):  # fmt: skip
             typist.types(f"vertexrig {line}")
-    finally:
-        subprocess.run(
-            ["vertexrig", "local", "down"], cwd=folder, env=typist.environment, capture_output=True, timeout=60
-        )
-
-
-@pytest.mark.whole
-def test_an_error_prints_a_command_that_solves_it(tmp_path: Path, installed: wheels.Installed) -> None:
-    """The commands in the error of a verb that cannot do it yet end with 0, and then the verb does."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "fit.py").write_text(TRAINER)
-    (folder / "vertexrig.yaml").write_text(
-        "project: my-project\nbucket: gs://my-bucket\ntrainer: {path: fit.py, module: fit, image: sklearn-1.6}\n"
-        "jobs: {cpu: {machine_type: n1-standard-4, timeout: 600s}}\n"
-    )
-    typist = Typist(folder, installed)
-    try:
+        # without a sweep nothing says which metric counts: the options are printed
+        (folder / "vertexrig.yaml").write_text(ALONE)
+        typist.forgets()
         typist.types("vertexrig rehearse cpu")
-        options = "vertexrig register cpu --metric=accuracy --goal=MAXIMIZE"
-        assert options in typist.typed
-        typist.environment, typist.typed, typist.forms = typist.before, {}, set()
+        assert "vertexrig register cpu --metric=accuracy --goal=MAXIMIZE" in typist.typed
+        typist.forgets()
         typist.types("vertexrig register cpu", 2)
         assert "vertexrig register cpu" in typist.typed
     finally:

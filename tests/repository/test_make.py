@@ -10,20 +10,20 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import requests
 import yaml
 
 from localvertex.runner import engine
 from tests.support import engines
+from tests.support.functions import free_port
+from tests.support.page_runs import copy_checkout
 from tests.support.small_trainer import with_small_trainer
 from tests.support.tools import REPOSITORY, installed, need
 from tools import venv
@@ -74,19 +74,10 @@ def _locked(copy: Path) -> None:
     (copy / ".venv/.ready").touch()  # the set-up is for these versions, too: the next verb installs nothing
 
 
-def _cleaned(copy: Path) -> None:
-    assert not [name for name in ("build", "dist", ".vertexrig") if (copy / name).exists()]
-    assert (copy / ".venv/bin/python").exists()
-
-
-def rendered(name: str) -> list[Case]:
-    """A job's verb, alone and with a key overridden; RUN=local starts what it says: one rule serves every job."""
+def rendered(name: str) -> Case:
+    """A job's verb with a key and an argument overridden: one rule serves every job."""
     submit = rf"^gcloud ai custom-jobs create .*--config=build/jobs/{name}.yaml"
-    longer = rf"(?s)timeout.*^gcloud|{submit}"
-    return [
-        Case(f"{name}-job SET='timeout=60s args.epochs=2'", (f"build/jobs/{name}.yaml",), longer, look=_told(name)),
-        Case(f"{name}-job RUN=local --dry-run", says=rf"vertexrig rehearse {name} *$"),
-    ]
+    return Case(f"{name}-job SET='timeout=60s args.epochs=2'", (f"build/jobs/{name}.yaml",), submit, look=_told(name))
 
 
 def _told(name: str) -> Callable[[Path], None]:
@@ -99,22 +90,9 @@ def _told(name: str) -> Callable[[Path], None]:
     return look
 
 
-def rehearsed(name: str) -> list[Case]:
-    """A job's verb, alone and with RUN=local and an override: it trains, and leaves a model."""
-    submit = rf"^gcloud ai custom-jobs create .*--config=build/jobs/{name}.yaml"
-    gone = (f"build/jobs/{name}.yaml", f".vertexrig/gs/*/runs/{name}/**/summary.json")
-    return [
-        Case(f"{name}-job", gone[:1], submit, look=_yaml_of(name)),
-        Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name)),
-    ]
-
-
-def _epochs(name: str) -> Callable[[Path], None]:
-    def look(copy: Path) -> None:
-        for summary in copy.glob(f".vertexrig/gs/*/runs/{name}/**/summary.json"):
-            assert json.loads(summary.read_text())["epochs"] == 2
-
-    return look
+def _epochs(copy: Path) -> None:
+    for summary in copy.glob(".vertexrig/gs/*/runs/mine/**/summary.json"):
+        assert json.loads(summary.read_text())["epochs"] == 2
 
 
 def searched(name: str) -> Case:
@@ -128,11 +106,16 @@ OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
 BUILT = "tests/vertexrig/package/test_image_built.py --collect-only -q"
 #: verb -> what is typed. Those not here are typed by a test of their own, in APART; the last two in test_site.py and test_release.py.
 CASES: dict[str, list[Case]] = {
-    "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?m)^  demo .*")],
-    **{f"{name}-job": rendered(name) for name in JOBS},
+    "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?s)^  demo .*^  test ")],
+    **{f"{name}-job": [rendered(name)] for name in JOBS},
     "%-job": [  # a job that the Makefile has never heard of, a sweep by the same verb, and words that are wrong
-        *rendered("mine"),
-        *rehearsed("mine"),
+        rendered("mine"),
+        Case(
+            "mine-job RUN=local SET=args.epochs=2",
+            ("build/jobs/mine.yaml", ".vertexrig/gs/*/runs/mine/**/summary.json"),
+            r"state +SUCCEEDED",
+            look=_epochs,
+        ),
         Case("sweep-job", ("build/jobs/sweep.yaml",), r"^gcloud ai hp-tuning-jobs create"),
         Case("nothing-job", says="nothing.*cpu", code=2),
         Case("cpu-job RUN=locally", says="RUN=locally is unknown; the choices are RUN=local.* RUN=cloud", code=2),
@@ -217,9 +200,8 @@ CASES: dict[str, list[Case]] = {
     # a whole set-up takes 1.9 GB: .ci/run makes it; the small one is made anew below
     "setup": [Case("setup", says=r"\A\s*\Z|Nothing to be done")],
     "wheel": [Case("wheel", ("dist/vertexrig-*.whl",), r"^dist/vertexrig-.*\.whl$")],
-    "clean": [Case("clean", look=_cleaned)],
 }
-APART = {"demo", "serve-function", "docs", "release"}
+APART = {"clean", "demo", "serve-function", "docs", "release"}
 
 
 def environment(copy: Path, **more: str) -> dict[str, str]:
@@ -244,14 +226,15 @@ def copied(folder: Path) -> Path:
     need("make")
     if not (REPOSITORY / ".git").exists():
         pytest.skip("this is no git checkout")
-    listed = subprocess.run(
-        [need("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=REPOSITORY, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    for name in filter(None, listed.stdout.split("\0")):
-        if (REPOSITORY / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(REPOSITORY / name, folder / name)
+    copy_checkout(folder)
+    return folder
+
+
+def part(folder: Path, *names: str) -> Path:
+    """A folder with these files of the checkout."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, folder / name)
     return folder
 
 
@@ -320,7 +303,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.id != "clean"])
+@pytest.mark.parametrize("case", ROWS)
 def test_a_verb_does_what_it_says(quick: Path, case: Case) -> None:
     """The verb ends as it should, says what it should, and leaves the files it is for."""
     need(case.needs)
@@ -331,14 +314,13 @@ def test_a_verb_does_what_it_says(quick: Path, case: Case) -> None:
     held(case, make(quick, case.words), quick)
 
 
-@pytest.mark.whole
 def test_clean_leaves_the_environment(tmp_path: Path) -> None:
     """`make clean` removes what verbs leave, not .venv."""
-    copy = with_environment(copied(tmp_path))
-    assert make(copy, "cpu-job").returncode == 0
-    (copy / ".vertexrig").mkdir()
-    (case,) = CASES["clean"]
-    held(case, make(copy, case.words), copy)
+    part(tmp_path, "Makefile")
+    for name in (".venv/bin", "build/jobs", "dist", ".vertexrig/gs", "man"):
+        (tmp_path / name).mkdir(parents=True)
+    assert make(tmp_path, "clean").returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"Makefile", ".venv"} and (tmp_path / ".venv/bin").exists()
 
 
 @pytest.fixture(scope="module")
@@ -418,9 +400,7 @@ def test_the_demo_of_containers_runs_by_the_engine_of_this_machine(
 @pytest.fixture
 def served(quick: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """`make serve-function` on a free port, with the local Vertex that it starts on its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         ["make", "--no-print-directory", "serve-function", f"PORT={port}"], cwd=quick, env=environment(quick),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
@@ -437,61 +417,45 @@ def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> No
     """`make serve-function` needs nothing before it: the function answers a dry run with the job it would make."""
     port, process = served
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("serving "):
-            break
-    body = json.dumps({"run": "cpu", "dry_run": True}).encode()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/", data=body, headers={"Content-Type": "application/json"}
-    )
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                told = json.load(answer)
-            break
-        except urllib.error.HTTPError as error:
-            pytest.fail(error.read().decode())
-        except urllib.error.URLError:
-            try:  # the port is not open yet: wait for the server's end, if it comes
-                process.wait(0.1)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-    assert "cpu" in json.dumps(told)
+    assert any(line.startswith("serving ") for line in process.stdout)
+    answer = requests.post(f"http://127.0.0.1:{port}/", json={"run": "cpu", "dry_run": True}, timeout=60)
+    assert answer.ok and "cpu" in answer.text, answer.text
 
 
-@pytest.mark.whole
 def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path) -> None:
     """A verb that needs the smallest set-up installs nothing where any other is there."""
-    copy, before = with_environment(copied(tmp_path), ".base"), ".base"
+    part(tmp_path, "Makefile", "setup.py", "constraints.txt", "tools/venv.py", "tools/tensorflow_cpu/setup.py")
+    (tmp_path / ".venv").mkdir()
+    assert "tools/venv.py base" in make(tmp_path, "--dry-run tpu-job").stdout
     for stamp in (".base", ".cloud", ".local", ".ready"):
-        (copy / ".venv" / before).rename(copy / ".venv" / stamp)
-        done, before = make(copy, "tpu-job"), stamp
-        assert done.returncode == 0 and "setting up" not in done.stdout, done.stdout
+        (tmp_path / ".venv" / stamp).touch()
+        done = make(tmp_path, "--dry-run tpu-job")
+        assert "vertexrig render tpu" in done.stdout and "tools/venv.py" not in done.stdout, done.stdout
+        (tmp_path / ".venv" / stamp).unlink()
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
-    """With an empty HOME the first verb installs what it needs, the second nothing; a small set-up made anew removes nothing."""
+def test_a_fresh_copy_sets_itself_up(tmp_path: Path) -> None:
+    """With an empty HOME the first verb installs what it needs, the second nothing; set up anew, by pip, it loses nothing."""
     path, copy, home = "/usr/local/bin:/usr/bin:/bin", copied(tmp_path / "copy"), tmp_path / "home"
     home.mkdir()
-    if installer == "uv":
-        path = f"{home}:{path}"
-        (home / "uv").symlink_to(need("uv"))
-    env = environment(copy, HOME=str(home), PATH=path)
+    (home / "uv").symlink_to(need("uv"))
+    env = environment(copy, HOME=str(home), PATH=f"{home}:{path}")
     del env["PYTHONPATH"]
-    python = getattr(sys, "_base_executable", sys.executable)
-    fresh = make(copy, f"tpu-job PYTHON={python}", env)
+    verb = f"tpu-job PYTHON={getattr(sys, '_base_executable', sys.executable)}"
+    fresh = make(copy, verb, env)
     assert fresh.returncode == 0, fresh.stdout
-    assert f".venv is ready, by {installer}, " in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
+    assert ".venv is ready, by uv, " in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
     site = next((copy / ".venv").glob("lib/python*/site-packages"))
     assert (copy / ".venv/.base").exists() and not (site / "tensorflow").exists()
-    assert "setting up" not in make(copy, f"tpu-job PYTHON={python}", env).stdout
+    assert "setting up" not in make(copy, verb, env).stdout
+    # of a larger set-up, for example
     subprocess.run([copy / ".venv/bin/python", "-m", "pip", "install", "-q", "tzdata"], env=env, check=True)
+    shutil.rmtree(next(site.glob("click-*.dist-info")))
     (copy / ".venv/.base").unlink()
-    again = make(copy, f"tpu-job PYTHON={python}", env)
-    assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout
+    again = make(copy, verb, {**env, "PATH": path})
+    assert again.returncode == 0 and ".venv is ready, by pip, " in again.stdout, again.stdout
+    assert (site / "tzdata").exists() and list(site.glob("click-*.dist-info"))
 
 
 @pytest.mark.whole

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +17,10 @@ import pytest
 from tests.support import pages
 from tests.support.page_runs import Ran, run
 from tests.support.pages import PageError
-from tests.support.tools import REPOSITORY, module, need, typed, vertexrig
+from tests.support.tools import REPOSITORY, module, need, typed
 from tools import picture
 from vertexrig.checks.images import AVAILABILITY
+from vertexrig.cli import VERBS
 from vertexrig.package.discover import trainers
 
 PAGES = pages.all_pages()
@@ -28,6 +28,8 @@ PROGRAMS = ("gcloud", "curl", "jq")
 """What pages type that a developer may not have."""
 LIBRARIES = {"docs/pytorch.md": "torch", "examples/pytorch-ddp/README.md": "torch"}
 """What trainers of pages import that a developer may not have."""
+SMALL = {"docs/trigger.md", "examples/s4-blog-tuning/README.md", "examples/s5-practical-vision/README.md"}
+"""Pages that show what is around a trainer of this repository, so that a small one may stand for it."""
 WHOLE = {
     "docs/after-a-sweep.md", "docs/candidates.md", "docs/fidelity.md", "docs/local.md", "docs/rehearse.md",
     "docs/studies.md", "docs/testing.md", "docs/trainer.md", "docs/trigger.md", "docs/tutorial.md",
@@ -43,8 +45,18 @@ def name(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
+TYPED = [
+    page
+    for page in PAGES
+    if any(
+        block.language in pages.RUN and not block.reason
+        for block in pages.blocks(page.read_text(encoding="utf-8"), name(page))
+    )
+]
+
+
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=name(page), marks=[pytest.mark.whole] * (name(page) in WHOLE)) for page in PAGES]
+    "page", [pytest.param(page, id=name(page), marks=[pytest.mark.whole] * (name(page) in WHOLE)) for page in TYPED]
 )
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each command of the page, typed in order in one project, ends as the page says and prints what the page shows."""
@@ -54,7 +66,7 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, req
             need(program)
     if name(page) in LIBRARIES:
         module(LIBRARIES[name(page)])
-    done = list(run(page, text, tmp_path))
+    done = list(run(page, text, tmp_path, small=name(page) in SMALL))
     failed = [one for one in done if not one.as_expected]
     assert not failed, difference(page, failed[0])
     stale = [one for one in done if not pages.same(one.command.shown, one.output)]
@@ -102,24 +114,10 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_named_on_a_page_are_there(page: Path, verbs: frozenset[str]) -> None:
+def test_commands_named_on_a_page_are_there(page: Path) -> None:
     """Every `vertexrig VERB` that a page names is a verb."""
     named = set(re.findall(r"(?:`|^\$ )vertexrig ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
-    assert named <= verbs, sorted(named - verbs)
-
-
-@pytest.fixture(scope="module")
-def verbs(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    done = vertexrig("--help", cwd=tmp_path_factory.mktemp("verbs"))
-    return frozenset(re.findall(r"^  ([a-z][a-z-]*)  ", done.stdout, re.MULTILINE))
-
-
-def test_make_without_a_verb_prints_the_verbs() -> None:
-    """`make` alone prints its verbs, the README's two among them."""
-    done = subprocess.run(
-        [need("make"), "--no-print-directory"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0 and "demo" in done.stdout and "test" in done.stdout
+    assert named <= VERBS.keys(), sorted(named - VERBS.keys())
 
 
 # What the test reads, holds equal, and writes.
@@ -178,15 +176,6 @@ def test_accept_keeps_ellipses_and_what_still_holds() -> None:
     real = ["job 1179294386125220462", "a", "b", "accuracy 0.7", "wrote new.yaml", "", "end"]
     assert pages.updated(shown, real) == ["job 3179294386125220461", "...", "accuracy 0.5", "wrote new.yaml", "", "end"]
     assert pages.updated(["?"], ["a", "b"]) == ["a", "b"]
-
-
-def test_a_tutorial_starts_in_an_empty_folder(tmp_path: Path) -> None:
-    """A page that says so finds an empty folder, which is shown as the project; any other one finds the checkout."""
-    page = f"{pages.EMPTY}\n# P\n\n```console\n$ ls -A\n$ pwd\n```\n"
-    listed, folder = run(REPOSITORY / "docs/tutorial.md", page, tmp_path / "empty")
-    assert listed.output == () and folder.output == ("/home/me/project",)
-    (found,) = run(REPOSITORY / "docs/tutorial.md", "```console\n$ ls vertexrig.yaml\n```\n", tmp_path / "full")
-    assert found.output == ("vertexrig.yaml",)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")], ids=name)

@@ -23,8 +23,6 @@ from tools.release import JOB
 from vertexrig import __version__
 from vertexrig.cli import vertexrig
 
-DATED = f"# Changelog\n\n## {__version__} (2026-12-01)\n"
-
 
 def test_only_a_tag_publishes_and_no_secret_does() -> None:
     """The workflow runs on tags alone, has no permission that a job does not ask for, and publishes by its identity."""

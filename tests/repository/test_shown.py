@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.tools import REPOSITORY, vertexrig
+from tests.support.tools import REPOSITORY, typed
 
 ONLY_HERE = re.compile(
     r"(?<![\w/:.-])(?:docs|tests|bench|examples|tools|trainer_pkg)/[\w.*/-]*|\b(?:README|CONTRIBUTING|CHANGELOG|Makefile)\b|`make [a-z-]+`"
@@ -47,11 +46,11 @@ def test_no_shipped_string_names_a_file_of_the_repository() -> None:
 
 def test_every_key_is_listed(tmp_path: Path) -> None:
     """`vertexrig keys` lists the keys of every mapping, for a person and as JSON."""
-    rows = json.loads(vertexrig("keys", "--format", "json", cwd=tmp_path).stdout)["keys"]
+    rows = typed("keys", "--format", "json", cwd=tmp_path).document["keys"]
     by_key = {row["key"]: row for row in rows}
     assert by_key["project"] == {
         "key": "project", "type": "text", "default": "required", "meaning": "Google Cloud project id. Must be a project id such as my-project.",
     }  # fmt: skip
     assert by_key["Job.worker"]["type"] == "Role" and by_key["Role.replica_count"]
-    shown = vertexrig("keys", cwd=tmp_path).stdout.splitlines()
+    shown = typed("keys", cwd=tmp_path).stdout.splitlines()
     assert [line.split()[0] for line in shown[2:]] == list(by_key)

@@ -25,7 +25,6 @@ from vertexrig.spec.strict import READING_RULES
 
 PAGES = ("index", "tutorial", "check", "checks", "rules/accelerator-count", "trigger", "local", "local-coverage",
          "project-file", "benchmarks", "examples/xgboost")  # fmt: skip
-TWO = "Do it:\n\n**pip**\n\n<!-- not run: why -->\n```sh\na\n```\n\n**make**\n\n```sh\nb\n```\n\nDone.\n"
 
 
 @pytest.mark.whole

@@ -17,6 +17,7 @@ import psutil
 
 from tests.support.functions import free_port
 from tests.support.pages import Block, Command, blocks, commands, starts_empty
+from tests.support.small_trainer import replace_trainer
 from tests.support.tools import REPOSITORY
 
 TIMEOUT_S = 240
@@ -50,9 +51,10 @@ class Place:
         root: An empty folder.
         page: The page; one of an example runs in the example's folder.
         empty: Whether the project is an empty folder instead.
+        small: Whether a trainer that ends at once stands for the repository's.
     """
 
-    def __init__(self, root: Path, page: Path, *, empty: bool = False) -> None:
+    def __init__(self, root: Path, page: Path, *, empty: bool = False, small: bool = False) -> None:
         self.root = root
         self.home = root / "me"
         self.project = self.home / "project"
@@ -61,6 +63,8 @@ class Place:
             self.project.mkdir(parents=True)
         else:
             copy_checkout(self.project)
+            if small:
+                replace_trainer(self.project)
             # a clone: what the examples read beside their folder is inside its work tree
             subprocess.run(["git", "init", "--quiet", str(self.project)], check=True)
         inside = page.relative_to(REPOSITORY).parent
@@ -118,9 +122,9 @@ def copy_checkout(target: Path) -> None:
             shutil.copy2(REPOSITORY / name, target / name)
 
 
-def run(page: Path, text: str, root: Path) -> Iterator[Ran]:
+def run(page: Path, text: str, root: Path, *, small: bool = False) -> Iterator[Ran]:
     """Runs the commands of a page's text in order and yields each; after one that does not end as the page says, nothing more."""
-    place = Place(root, page, empty=starts_empty(text))
+    place = Place(root, page, empty=starts_empty(text), small=small)
     with shell(place) as typed:
         for block in blocks(text, place.name):
             if "file" in block.notes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.packages import small
 
-# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric. Only the chief writes
+# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml, reads no others, and reports one metric. Only the chief writes
 # the summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
 TRAINER = """\
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--evaluate", type=json.loads, default=False)
     parser.add_argument("--champion")
     parser.add_argument("--challenger")
-    told = parser.parse_args()
+    told, _ = parser.parse_known_args()
     task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
     if task["type"] not in ("chief", "master"):
         return
@@ -51,10 +51,15 @@ setup(name="trainer", version="0.1.0", packages=["trainer"], install_requires=["
 """
 
 
-def with_small_trainer(copy: Path) -> Path:
-    """A copy whose trainer ends at once, with a job more and a benchmark more."""
+def replace_trainer(copy: Path) -> None:
+    """Let the trainer of a copy end at once."""
     shutil.rmtree(copy / "trainer_pkg")
     small(copy / "trainer_pkg", TRAINER, setup=SETUP)
+
+
+def with_small_trainer(copy: Path) -> Path:
+    """A copy whose trainer ends at once, with a job more and a benchmark more."""
+    replace_trainer(copy)
     project = copy / "vertexrig.yaml"
     mine = "jobs:\n  mine: {machine_type: n1-standard-4, timeout: 600s, args: {epochs: 1}}\n"
     project.write_text(project.read_text().replace("jobs:\n", mine, 1))

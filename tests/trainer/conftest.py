@@ -188,29 +188,6 @@ def launch_cluster(launch: Callable[..., Launched], tmp_path: Path) -> Callable[
     return start
 
 
-def once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder that `make` fills once, whichever of the parallel test workers comes first; the others wait for it."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
-    folder, done, failed = base / name, base / f"{name}.done", base / f"{name}.failed"
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        end = time.monotonic() + 2 * TIMEOUT
-        while not done.exists() and time.monotonic() < end:
-            if failed.exists():
-                pytest.fail(f"{name} failed in another test worker")
-            time.sleep(0.1)
-        return folder
-    try:
-        make(folder)
-    except BaseException:
-        failed.touch()
-        raise
-    done.touch()
-    return folder
-
-
 def summary(folder: Path) -> dict[str, Any]:
     """summary.json of a run in `folder`."""
     return dict(json.loads((folder / "model" / "summary.json").read_text()))

@@ -100,6 +100,7 @@ def test_true_in_all_spellings(word: str) -> None:
         (['--with_color_distort="true"'], "'\"true\"' is not true or false"),
         (["--optimizer=sdg"], "invalid choice: 'sdg'"),
         (["--epochs"], "expected one argument"),
+        (["--profile_steps=soon"], "--profile_steps: 'soon' is not a number"),
     ],
 )
 def test_bad_flags_say_what_is_wrong(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

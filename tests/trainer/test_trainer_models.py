@@ -55,13 +55,10 @@ def step(config: Config, shape: tuple[int, int, int] = (8, 8, 1)) -> tuple[list[
     return before, [weight.numpy() for weight in model.trainable_weights], float(loss)
 
 
-BACKBONES = [pytest.param(name, marks=pytest.mark.whole) for name in ("mobilenet_v2", "resnet50", "efficientnet_b0")]
-
-
 @pytest.mark.whole
-@pytest.mark.parametrize("model", ["cnn", "dense", *BACKBONES])
-def test_one_step_of_each_model_changes_its_weights(model: str) -> None:
-    """A real training step has a finite loss and moves trainable weights."""
+@pytest.mark.parametrize("model", ["cnn", "dense", "mobilenet_v2"])
+def test_one_step_of_each_kind_of_model_changes_its_weights(model: str) -> None:
+    """A real training step has a finite loss and moves trainable weights; the backbones differ in what the tests below hold."""
     shape = (32, 32, 3) if model in models.BACKBONES else (8, 8, 1)
     before, after, loss = step(Config(model=model, weights="none", num_units=8, l1=1e-5, l2=1e-5, dropout=0.1), shape)
     assert np.isfinite(loss)
@@ -115,18 +112,19 @@ def test_resnet_sees_what_its_weights_expect() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("depth", "trained"), brief([(3, "some"), (0, "head"), (-1, "all")], 1))
-def test_fine_tune_depth_and_weights_from_a_file(depth: int, trained: str, tmp_path: Path) -> None:
+def test_fine_tune_depth_and_weights_from_a_file(tmp_path: Path) -> None:
     """--weights=FILE loads; --fine_tune decides how many of the backbone's layers move."""
     source = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
     source.save_weights(tmp_path / "w.h5")
-    config = Config(model="mobilenet_v2", weights=str(tmp_path / "w.h5"), fine_tune=depth)
-    model = models.build(config, (32, 32, 3), 3)
-    backbone = model.get_layer("mobilenetv2_1.00_32")
-    np.testing.assert_array_equal(backbone.get_weights()[0], source.get_weights()[0])
-    inside, outside = len(backbone.trainable_weights), len(model.trainable_weights)
-    assert outside - inside == 2
-    assert {"head": inside == 0, "some": 0 < inside <= 6, "all": inside == len(source.trainable_weights)}[trained]
+    moving = []
+    for depth in (0, 3, -1):
+        config = Config(model="mobilenet_v2", weights=str(tmp_path / "w.h5"), fine_tune=depth)
+        model = models.build(config, (32, 32, 3), 3)
+        backbone = model.get_layer("mobilenetv2_1.00_32")
+        np.testing.assert_array_equal(backbone.get_weights()[0], source.get_weights()[0])
+        moving.append(len(backbone.trainable_weights))
+        assert len(model.trainable_weights) - moving[-1] == 2
+    assert moving[0] == 0 < moving[1] <= 6 < moving[2] == len(source.trainable_weights)
 
 
 def test_weights_that_cannot_be_had() -> None:

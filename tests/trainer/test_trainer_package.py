@@ -87,25 +87,20 @@ print(framework.tf.COLLECTED, gc.isenabled(), gc.get_freeze_count() > 1000)
 
 
 @needs_old
-def test_sdist_installs_and_runs_on_the_containers_python(sdist: Path, tmp_path: Path) -> None:
-    """Pip installs the sdist for Python 3.10 and the default run there reaches 97 %."""
+def test_sdist_installs_and_trains_on_the_containers_python(
+    sdist: Path, launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+) -> None:
+    """Pip installs the sdist for Python 3.10, and a chief and a worker of it train there."""
     place = tmp_path / "installed"
     subprocess.run([OLD, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(place),
                     str(sdist)], check=True, timeout=120)  # fmt: skip
-    env = {**environment(tmp_path), "PYTHONPATH": str(place)}
-    ended = Launched([OLD, "-m", "trainer.task"], env, tmp_path / "run", "old").wait()
-    assert ended.code == 0, ended.err
-    assert summary(tmp_path)["accuracy"] >= 0.97 and summary(tmp_path)["tensorflow"].startswith("2.17")
-
-
-@needs_old
-def test_clusters_on_the_containers_tensorflow(
-    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
-) -> None:
-    """Chief and worker train there."""
-    for process in launch_cluster({"chief": 1, "worker": 1}, *QUICK, python=OLD).values():
+    processes = launch_cluster(
+        {"chief": 1, "worker": 1}, *QUICK, "--epochs=5", python=OLD, env={"PYTHONPATH": str(place)}
+    )
+    for process in processes.values():
         assert process.wait().code == 0, process.err
-    assert summary(tmp_path)["processes"] == 2
+    told = summary(tmp_path)
+    assert told["processes"] == 2 and told["accuracy"] >= 0.9 and told["tensorflow"].startswith("2.17")
 
 
 @needs_old

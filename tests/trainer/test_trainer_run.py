@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support import wheels
 from tests.support.forks import Forks
 from tests.trainer import makers
-from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, metrics, once, summary
+from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, metrics, summary
 from tests.trainer.lazily import keras
 
 #: Loads a SavedModel and scores both signatures on the digits' validation part.
@@ -44,7 +45,7 @@ def default_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ended = process.wait()
         assert ended.code == 0, ended.text
 
-    return once(tmp_path_factory, "default-run", train)
+    return wheels.once("default-run", tmp_path_factory.getbasetemp(), train)
 
 
 @pytest.mark.whole
@@ -180,7 +181,6 @@ def test_train_on_csv_with_virtual_epochs(launch: Callable[..., Launched], tmp_p
 
 BAD = {
     "pattern": (["--data=tfrecord:/nowhere/*.tfrec"], {}, "no file matches"),
-    "kind": (["--data=mnist"], {}, "tfds:NAME"),
     "batch": (
         ["--global_batch_size=30"],
         {"TRAINER_VIRTUAL_DEVICES": "4"},
@@ -192,10 +192,7 @@ BAD = {
     "evaluate": (["--evaluate=true"], {}, "--evaluate needs --challenger"),
     "no-model": (["--evaluate=true", "--challenger=/nowhere"], {}, "/nowhere cannot be loaded"),
     "warm": (["--warm_start_from=/nowhere"], {}, "no model of this trainer there"),
-    "strategy": (["--strategy=multi-worker"], {}, "auto would choose one-device"),
     "tf-config": ([], {"TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),
-    "devices": ([], {"TRAINER_VIRTUAL_DEVICES": "x"}, "TRAINER_VIRTUAL_DEVICES=x"),
-    "profile": (["--profile_steps=soon"], {}, "--profile_steps: 'soon' is not a number"),
 }
 
 

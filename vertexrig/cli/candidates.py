@@ -157,11 +157,6 @@ def attempt_lines(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def attempt_rows(request: SubmittedRun, job: RemoteJob | None = None) -> list[dict[str, Any]]:
-    """Return the attempts as JSON; `job` is that of the last attempt."""
-    return request.attempts(job)
-
-
 def _line(at: RunState) -> str:
     """Return the state of a request in one line; "" for a job that was made just now."""
     if at.job is None:

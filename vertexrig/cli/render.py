@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vertexrig.checks import formats
 from vertexrig.checks.images import AVAILABILITY
 from vertexrig.cli import creation, options, show, streams
 from vertexrig.cli.arguments import NameArgument
@@ -95,7 +96,7 @@ def command(
     options_given = [*(["--output", output] if output is not None else []), *(["--run", run_id] if run_id else [])]
     _note_availability(workspace, prepared, [*names, *options_given])
     commands = creation.commands([pair for pair in ready if pair[0].candidate == 1])
-    data = {"jobs": rows, "commands": commands, "checked": check, "findings": show.rows(found)}
+    data = {"jobs": rows, "commands": commands, "checked": check, "findings": formats.rows(found)}
     result(format_, data, "\n".join(commands))
     _note_candidates(ready)
     failed = [one.title for one in prepared if not one.ok]

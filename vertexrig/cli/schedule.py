@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 @click.group("schedule", cls=Group)
 def command() -> None:
     """Manage the `schedules:` of the project file in Cloud Scheduler. Other jobs there are not changed."""
+
+
+def _unknown(schedule: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that is no schedule."""
+    return UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
 
 
 def _client(loaded: Loaded) -> Scheduler:
@@ -221,7 +226,7 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
         one for one in schedule_status.of_project(Workspace(loaded), deploy.gcloud) if schedule in (None, one.name)
     ]
     if schedule is not None and not found:
-        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
+        raise _unknown(schedule, loaded.project.schedules)
     result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_status_text, found)))
     wrong = [one.name for one in found if any(wrong.severity == "error" for wrong in one.differences)]
     if wrong:
@@ -364,7 +369,7 @@ def _act(name: str, schedule: str, file: Path | None, format_: str) -> None:
     # the tick is a job in Cloud Scheduler that is not listed under schedules
     known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
     if schedule not in known:
-        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
+        raise _unknown(schedule, known)
     id = schedules.job_id(loaded, schedule)
     client = _client(loaded)
     other = schedules.elsewhere(loaded, client.list())
@@ -408,7 +413,7 @@ def _backfill(schedule: str, at: str, to: str | None, dry_run: bool, file: Path 
     loaded = remote.load(file)
     own = loaded.project.schedules.get(schedule)
     if own is None:
-        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
+        raise _unknown(schedule, loaded.project.schedules)
     if not schedules.ticks(loaded):
         raise UsageError(
             f"ticks start what is backfilled, and nothing in {loaded.file} needs ticks: give schedules.{schedule} `retry_for: 6h`, then "
@@ -528,7 +533,7 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
     loaded = remote.load(file)
     known, name = loaded.project.schedules, schedule or policy.EVERY
     if schedule is not None and schedule not in known:
-        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
+        raise _unknown(schedule, known)
     kept = policy.Holds(remote.own(loaded, "hold"))
     if hold is not None:
         from vertexrig.trigger import deploy

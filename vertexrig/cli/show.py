@@ -1,4 +1,4 @@
-"""The findings of `render` and `submit`: as text on stderr, and as rows of the JSON result."""
+"""The findings of `render` and `submit` on stderr, and how wide the lines of source in them may be."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from vertexrig.checks import formats
-from vertexrig.checks.formats import rows
 from vertexrig.cli import streams
 from vertexrig.finding import Finding
-
-__all__ = ["findings", "rows", "width"]
 
 
 def findings(found: Sequence[Finding], *, texts: Mapping[str, str], info: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig.checks import formats
 from vertexrig.cli import candidates, next_commands, options, remote, show, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
@@ -74,7 +75,7 @@ def command(
     prepared, found = every[0], [finding for one in every for finding in one.findings]
     show.findings(found, texts=workspace.loaded.texts, info=info)
     if not all(one.ok for one in every):
-        result(format_, {"findings": show.rows(found)}, "")
+        result(format_, {"findings": formats.rows(found)}, "")
         raise FindingsError(f"{name} would fail: see above")
     vertex = remote.service(workspace.loaded)
     storage = remote.bucket(workspace.loaded, "claims and packages")
@@ -121,7 +122,7 @@ def _submit_candidates(
     if watch:
         at = candidates.follow(request, poll, format_)
     made = {} if at.made is None else asdict(at.made)
-    more = {"candidate": at.candidate, "attempts": candidates.attempt_rows(request)}
+    more = {"candidate": at.candidate, "attempts": request.attempts()}
     result(format_, {**made, **more}, made.get("name", ""))
     candidates.must_have_succeeded(at, request)
 

@@ -83,7 +83,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         raise
     if not last.ended:  # the reader of the lines has gone
         return
-    attempts = {"attempts": candidates.attempt_rows(request)} if request is not None else {}
+    attempts = {"attempts": request.attempts()} if request is not None else {}
     result(format_, {"job": dict(last.data), **attempts}, "")
     if request is not None:
         candidates.must_have_succeeded(at, request)

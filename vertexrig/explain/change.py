@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from vertexrig import times
@@ -126,11 +126,7 @@ def _runs(cron: str, zone: str) -> float:
         if moment > begin + _MONTH:
             return count
         count += 1
-    return count * (_MONTH / _span(begin, moment))
-
-
-def _span(begin: datetime, end: datetime) -> timedelta:
-    return max(end - begin, timedelta(minutes=1))
+    return count * (_MONTH / max(moment - begin, timedelta(minutes=1)))
 
 
 def data(one: Change) -> dict[str, Any]:

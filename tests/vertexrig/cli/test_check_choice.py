@@ -149,15 +149,6 @@ def test_folders_are_walked_as_git_sees_them(tmp_path: Path) -> None:
     assert {one["file"] for one in inside} == {"sub/x.local.yaml"}
 
 
-@pytest.mark.whole
-def test_many_files_are_checked_by_several_processes_in_order(tmp_path: Path) -> None:
-    """The report is the same with one process and with two."""
-    for number in range(230):
-        (tmp_path / f"{number:03}.yaml").write_text(BAD if number % 3 else GOOD)
-    reports = [typed("check", ".", "--format", "json", "--jobs", jobs, cwd=tmp_path).stdout for jobs in ("1", "2")]
-    assert reports[0] == reports[1] and len(json.loads(reports[0])["findings"]) > 230
-
-
 def test_a_code_host_reads_the_reports(tmp_path: Path) -> None:
     """GitHub's commands, GitLab's issues and JUnit's cases have every error with its file, line, rule and fix."""
     (tmp_path / "job.yaml").write_text(BAD.replace("wrong: 1", "timout: 1%,\n  disableRetrie: true"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import vertexrig
+from tests.support.tools import typed
 from vertexrig.checks import formats
 from vertexrig.finding import Finding, Severity
 
@@ -32,17 +32,18 @@ silence: {no-such-rule: why}
 
 
 def test_a_report_over_many_files_is_whole(tmp_path: Path) -> None:
-    """Each of 300 files has its error in JSON and SARIF; as text, a file's errors come before what is left out of it."""
-    for number in range(300):
+    """Each of 230 files has its error in JSON and SARIF, in order from one process and from two; as text, a file's errors come
+    before what is left out of it.
+    """
+    for number in range(230):
         (tmp_path / f"{number:03}.yaml").write_text(BAD)
-    done = vertexrig("check", ".", "--format", "json", cwd=tmp_path)
-    found = json.loads(done.stdout)["findings"]
-    assert {one["file"] for one in found if one["id"] == "unknown-field"} == {f"./{n:03}.yaml" for n in range(300)}
-    assert "read as" not in done.stderr
-    results = json.loads(vertexrig("check", ".", "--format", "sarif", cwd=tmp_path).stdout)["runs"][0]["results"]
-    assert sum(one["ruleId"] == "unknown-field" for one in results) == 300
-    text = vertexrig("check", ".", cwd=tmp_path).stdout
-    assert text.count("error[unknown-field]") == 300
+    one, two = (typed("check", ".", "--format", "json", "--jobs", jobs, cwd=tmp_path) for jobs in ("1", "2"))
+    found = one.document["findings"]
+    assert [each["file"] for each in found if each["id"] == "unknown-field"] == [f"./{n:03}.yaml" for n in range(230)]
+    assert two.stdout == one.stdout and "read as" not in one.stderr
+    results = typed("check", ".", "--format", "sarif", cwd=tmp_path).document["runs"][0]["results"]
+    assert sum(one["ruleId"] == "unknown-field" for one in results) == 230
+    assert typed("check", ".", cwd=tmp_path).stdout.count("error[unknown-field]") == 230
     crowd = [Finding("quota-draw", Severity.INFO, f"a[{n}]", f"info {n}", file="a.yaml", line=n) for n in range(250)]
     last = Finding("wrong-type", Severity.ERROR, "b", "wrong", file="a.yaml", line=300)
     shown = formats.text([*crowd, last], {})
@@ -63,8 +64,8 @@ def test_a_folder_is_every_job_and_project_below_it(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    done = vertexrig("check", "a", "--verbose", "--format", "json", cwd=tmp_path)
-    found = json.loads(done.stdout)["findings"]
+    done = typed("check", "a", "--verbose", "--format", "json", cwd=tmp_path)
+    found = done.document["findings"]
     assert {one["file"] for one in found} == {"a/job.yaml", "a/b/job.json", "a/vertexrig.yaml"}
     assert "a/job.yaml: read as a CustomJobSpec" in done.stderr
 
@@ -75,9 +76,9 @@ def test_mistakes_of_a_project_file_are_findings_beside_those_of_its_other_jobs(
 ) -> None:
     """Every mistake has a finding with its line, jobs without one are checked, and the exit code stays that of a wrong file."""
     (tmp_path / "vertexrig.yaml").write_text(PROJECT)
-    done = vertexrig("check", *words, "--format", "sarif", cwd=tmp_path)
-    assert done.returncode == 2
-    results = json.loads(done.stdout)["runs"][0]["results"]
+    done = typed("check", *words, "--format", "sarif", cwd=tmp_path)
+    assert done.exit_code == 2
+    results = done.document["runs"][0]["results"]
     mistakes = [
         one["locations"][0]["physicalLocation"]["region"]["startLine"]
         for one in results
@@ -85,11 +86,11 @@ def test_mistakes_of_a_project_file_are_findings_beside_those_of_its_other_jobs(
     ]
     assert mistakes == [4, 11, 14]
     (tmp_path / "vertexrig.yaml").write_text(PROJECT.replace("silence: {no-such-rule: why}\n", ""))
-    done = vertexrig("check", *words, "--format", "json", cwd=tmp_path)
-    document = json.loads(done.stdout)
-    assert document["error"]["code"] == "config" and done.returncode == 2
+    done = typed("check", *words, "--format", "json", cwd=tmp_path)
+    document = done.document
+    assert document["error"]["code"] == "config" and done.exit_code == 2
     assert {"project-file", "accelerator-count", "timeout-unset"} <= {one["id"] for one in document["findings"]}
-    text = vertexrig("check", *words, cwd=tmp_path)
+    text = typed("check", *words, cwd=tmp_path)
     assert "error[accelerator-count]" in text.stdout and "vertexrig.yaml:11: jobs.bad.machine_typ" in text.stderr
 
 
@@ -97,6 +98,6 @@ def test_a_project_file_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None
     """SARIF has a result, not nothing, where the file is no YAML, and where a value that all jobs need is wrong."""
     for text in ("jobs: [\n", PROJECT.replace("us-central1", "[1]")):
         (tmp_path / "vertexrig.yaml").write_text(text)
-        done = vertexrig("check", "--format", "sarif", cwd=tmp_path)
-        results = json.loads(done.stdout)["runs"][0]["results"]
-        assert done.returncode == 2 and {one["ruleId"] for one in results} == {"project-file"}
+        done = typed("check", "--format", "sarif", cwd=tmp_path)
+        results = done.document["runs"][0]["results"]
+        assert done.exit_code == 2 and {one["ruleId"] for one in results} == {"project-file"}

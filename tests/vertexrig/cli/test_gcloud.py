@@ -19,8 +19,6 @@ from tests.support.tools import REPOSITORY, brief, gcloud_run, vertexrig
 from vertexrig import spec
 from vertexrig.spec import messages
 
-JOBS = ["multi-worker", "sweep", "cpu", "gpu", "multi-gpu", "parameter-server", "tpu", "grid"]
-
 
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
@@ -46,18 +44,18 @@ def environment(endpoint: tuple[str, Any], tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", brief(JOBS, 2))
+@pytest.mark.parametrize("name", ["multi-worker", "sweep", "tpu"])
 def test_gcloud_takes_the_printed_command(
     name: str, endpoint: tuple[str, list[Any]], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Each job of this repository: gcloud accepts the printed line, and sends the spec and flags that were rendered."""
+    """Gcloud accepts the printed line, and sends the spec and flags that were rendered."""
     file = tmp_path / f"{name}.yaml"
     done = vertexrig("render", name, "-o", str(file), "--file", str(REPOSITORY / "vertexrig.yaml"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     sent = gcloud_run(*shlex.split(done.stdout.splitlines()[-1])[1:], env=environment, cwd=tmp_path)
     assert sent.returncode == 0, sent.stderr
     ((path, body),) = endpoint[1]
-    kind = "hyperparameterTuningJobs" if name in ("sweep", "grid") else "customJobs"
+    kind = "hyperparameterTuningJobs" if name == "sweep" else "customJobs"
     assert path.partition("?")[0].endswith(f"/locations/us-central1/{kind}")
     assert body["displayName"] == name and body["labels"] == {"team": "vision"}
     rendered = spec.parse(file.read_text())

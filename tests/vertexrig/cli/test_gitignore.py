@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tools import typed
+from vertexrig.cli import find_files
 
 JOB = "displayName: a\nworkerPoolSpecs: []\n"
 
@@ -29,8 +30,9 @@ SLOW = {
 
 
 @pytest.mark.parametrize("lines", SLOW.values(), ids=SLOW)
-def test_no_pattern_hangs_a_check(lines: list[str], tmp_path: Path) -> None:
+def test_no_pattern_hangs_a_check(lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With patterns that make a matcher try many ways a check ends, or says that it needs a smaller folder."""
+    monkeypatch.setattr(find_files, "GIT_SECONDS", 1)
     deep = tmp_path.joinpath(*["a"] * 100)
     deep.mkdir(parents=True)
     for number in range(20):
@@ -40,13 +42,13 @@ def test_no_pattern_hangs_a_check(lines: list[str], tmp_path: Path) -> None:
     began = time.monotonic()
     done = typed("check", ".", "--format", "json", "--jobs", "1", cwd=tmp_path)
     assert time.monotonic() - began < 20, done
-    assert done.exit_code == 1 or "git needs more than 8 s" in done.stderr, done
+    assert done.exit_code == 1 or "git needs more than 1 s" in done.stderr, done
 
 
-@pytest.mark.parametrize("line", ["!", "/", "\\", "[/]", "[a", "[z-a]", "[[:nope:]]", "x" * 1001])
-def test_a_wrong_line_ignores_nothing(line: str, tmp_path: Path) -> None:
-    """A line that can match nothing ends nothing, and the other lines hold."""
-    (tmp_path / ".gitignore").write_text(f"# ours\n{line}\nskipped.yaml\n")
+def test_a_wrong_line_ignores_nothing(tmp_path: Path) -> None:
+    """Lines that can match nothing end nothing, and the other lines hold."""
+    wrong = ["!", "/", "\\", "[/]", "[a", "[z-a]", "[[:nope:]]", "x" * 1001]
+    (tmp_path / ".gitignore").write_text("\n".join(["# ours", *wrong, "skipped.yaml", ""]))
     for name in ("skipped.yaml", "job.yaml"):
         (tmp_path / name).write_text(JOB)
     assert checked(tmp_path, ".", ".") == {"./job.yaml"}

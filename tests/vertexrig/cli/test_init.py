@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.packages import lay_out
-from tests.support.tools import vertexrig
+from tests.support.tools import typed
 from vertexrig.catalog import load
 from vertexrig.checks.images import AVAILABILITY
 from vertexrig.finding import Severity
@@ -78,10 +78,10 @@ def test_each_kind_of_trainer_is_found_and_renders(
 def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root: str) -> None:
     """Init ends with commands and no excuse, and the package that they upload is built and holds the module."""
     lay_out(tmp_path, {"pyproject.toml": PYPROJECT, f"{root}app/__init__.py": "", f"{root}app/train.py": SCRIPT})
-    done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "next:" in done.stderr and "cannot be packaged" not in done.stderr, done.stderr
-    done = vertexrig("package", cwd=tmp_path)
-    assert done.returncode == 0 and Path(done.stdout.split()[0]).name.startswith("app-1+"), done.stderr
+    done = typed("init", cwd=tmp_path)
+    assert done.exit_code == 0 and "next:" in done.stderr and "cannot be packaged" not in done.stderr, done.stderr
+    done = typed("package", cwd=tmp_path)
+    assert done.exit_code == 0 and Path(done.stdout.split()[0]).name.startswith("app-1+"), done.stderr
 
 
 def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
@@ -160,10 +160,10 @@ def test_a_package_without_requirements_is_described_and_checked_from_anywhere(t
     # what a path may lead to is the checkout
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     named = () if where == "." else ("--trainer", os.path.relpath(tmp_path / "trainer", here))
-    begun = vertexrig("init", *named, cwd=here)
-    assert begun.returncode == 0, begun.stderr
+    begun = typed("init", *named, cwd=here)
+    assert begun.exit_code == 0, begun.stderr
     (here / "task.py").write_text("import neither\n") if where == "elsewhere" else None
-    assert vertexrig("check", cwd=here).returncode == 0
+    assert typed("check", cwd=here).exit_code == 0
     assert [one.name for one in gather(Path(os.path.relpath(tmp_path / "trainer")), "2.17").requirements] == ["tqdm"]
 
 
@@ -187,47 +187,47 @@ typer.run(main)
 def test_a_flag_that_a_variable_gives_is_not_fixed(tmp_path: Path, script: str) -> None:
     """What click and typer take from AIP_MODEL_DIR gets no value and is not asked for, or the model would be lost."""
     lay_out(tmp_path, {"train.py": script})
-    assert vertexrig("init", cwd=tmp_path).returncode == 0
+    assert typed("init", cwd=tmp_path).exit_code == 0
     assert config.load(tmp_path / "vertexrig.yaml").project.jobs["cpu"].args == {"epochs": 2}
-    assert vertexrig("check", "cpu", cwd=tmp_path).returncode == 0
+    assert typed("check", "cpu", cwd=tmp_path).exit_code == 0
 
 
 def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     """The likeliest and the others are named; a file that is there stays unless --force is given; --trainer chooses."""
     lay_out(tmp_path, {"train.py": SCRIPT, "other.py": SCRIPT})
-    done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "found train.py: a script" in done.stderr and "also found other.py" in done.stderr
+    done = typed("init", cwd=tmp_path)
+    assert done.exit_code == 0 and "found train.py: a script" in done.stderr and "also found other.py" in done.stderr
     before = (tmp_path / "vertexrig.yaml").read_text()
-    done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 2 and (tmp_path / "vertexrig.yaml").read_text() == before
-    assert vertexrig("init", "--force", "--trainer", "other.py", cwd=tmp_path).returncode == 0
+    done = typed("init", cwd=tmp_path)
+    assert done.exit_code == 2 and (tmp_path / "vertexrig.yaml").read_text() == before
+    assert typed("init", "--force", "--trainer", "other.py", cwd=tmp_path).exit_code == 0
     assert 'path: "other.py"' in (tmp_path / "vertexrig.yaml").read_text()
 
 
 def test_what_only_the_user_knows_is_asked_for(tmp_path: Path) -> None:
     """A required flag without a choice is named with the place to write it; what cannot be read is said."""
     lay_out(tmp_path, {"train.py": SCRIPT.replace('"--note", default="a: b # c"', '"--data", required=True')})
-    done = vertexrig("init", cwd=tmp_path)
+    done = typed("init", cwd=tmp_path)
     assert "the trainer requires --data: write it under args" in done.stderr
     assert "# data: the trainer requires it" in (tmp_path / "vertexrig.yaml").read_text()
     lay_out(tmp_path, {"train.py": "import keras\ndef x(:\n"})
-    done = vertexrig("init", "--force", cwd=tmp_path)
-    assert done.returncode == 0 and "train.py" in done.stderr and "syntax error" in done.stderr
+    done = typed("init", "--force", cwd=tmp_path)
+    assert done.exit_code == 0 and "train.py" in done.stderr and "syntax error" in done.stderr
     assert "Traceback" not in done.stderr and "next:" not in done.stderr
 
 
 def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
     """An empty folder gets a project file to edit, and the way to fill it in once there is a trainer."""
-    done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "there is no trainer in" in done.stderr and "init --force" in done.stderr
+    done = typed("init", cwd=tmp_path)
+    assert done.exit_code == 0 and "there is no trainer in" in done.stderr and "init --force" in done.stderr
     assert "next:" not in done.stderr
-    done = vertexrig("init", "--force", "--trainer", "nowhere.py", cwd=tmp_path)
-    assert done.returncode == 2 and "there is no file or folder nowhere.py" in done.stderr
+    done = typed("init", "--force", "--trainer", "nowhere.py", cwd=tmp_path)
+    assert done.exit_code == 2 and "there is no file or folder nowhere.py" in done.stderr
 
 
 def test_a_notebook_alone_is_named_with_what_makes_a_script_of_it(tmp_path: Path) -> None:
     """Where a folder has a notebook and no script, init prints the command that makes the script."""
-    done = vertexrig("init", cwd=lay_out(tmp_path, {"my digits.ipynb": "{}"}))
+    done = typed("init", cwd=lay_out(tmp_path, {"my digits.ipynb": "{}"}))
     assert (
         "`jupyter nbconvert --to script 'my digits.ipynb' --output my_digits` makes my_digits.py of it" in done.stderr
     )
@@ -267,13 +267,13 @@ def test_why_there_is_no_sweep_is_said(tmp_path: Path, flags: str, why: str) -> 
 def test_init_says_what_check_finds(tmp_path: Path) -> None:
     """The errors and warnings of `check` about the new file are notes with their jobs, and the next commands come after the errors are solved."""
     cell = "import sklearn\nget_ipython().system('pip install -q -U shap')\n"
-    done = vertexrig("init", cwd=lay_out(tmp_path, {"train.py": cell}))
+    done = typed("init", cwd=lay_out(tmp_path, {"train.py": cell}))
     assert "note: cpu: train.py:2: get_ipython() exists only in a notebook" in done.stderr
     assert "next, when these errors are solved:" in done.stderr
-    done = vertexrig("package", "cpu", cwd=tmp_path)
-    assert done.returncode == 2 and "write shap into requirements.txt" in done.stderr
+    done = typed("package", "cpu", cwd=tmp_path)
+    assert done.exit_code == 2 and "write shap into requirements.txt" in done.stderr
     lay_out(tmp_path, {"train.py": "import tensorflow\n", "requirements.txt": "tensorflow==2.15\n"})
-    done = vertexrig("init", "--force", cwd=tmp_path)
+    done = typed("init", "--force", cwd=tmp_path)
     assert "note: cpu, gpu: requirements.txt:1: tensorflow==2.15 is left out" in done.stderr and "next:" in done.stderr
 
 
@@ -425,11 +425,11 @@ def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:
 def test_force_keeps_a_file_where_there_is_no_trainer_and_names_what_may_be_one(tmp_path: Path) -> None:
     """A notebook's script that looks like no trainer is named; a project file is not replaced by one without a trainer."""
     lay_out(tmp_path, {"Untitled3.py": "print(1)\n"})
-    done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "found Untitled3.py; to use it: --trainer Untitled3.py" in done.stderr
+    done = typed("init", cwd=tmp_path)
+    assert done.exit_code == 0 and "found Untitled3.py; to use it: --trainer Untitled3.py" in done.stderr
     (tmp_path / "vertexrig.yaml").write_text("project: mine\n")
-    done = vertexrig("init", "--force", cwd=tmp_path)
-    assert done.returncode == 2 and "vertexrig.yaml was not changed" in done.stderr
+    done = typed("init", "--force", cwd=tmp_path)
+    assert done.exit_code == 2 and "vertexrig.yaml was not changed" in done.stderr
     assert (tmp_path / "vertexrig.yaml").read_text() == "project: mine\n"
-    assert vertexrig("init", "--force", "--trainer", "Untitled3.py", cwd=tmp_path).returncode == 0
+    assert typed("init", "--force", "--trainer", "Untitled3.py", cwd=tmp_path).exit_code == 0
     assert 'path: "Untitled3.py"' in (tmp_path / "vertexrig.yaml").read_text()

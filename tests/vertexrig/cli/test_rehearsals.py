@@ -46,9 +46,6 @@ if chosen.do == 'break':
     raise ValueError('broken on purpose')
 if chosen.do == 'torch':
     import torch_that_is_not_here
-if chosen.do == 'host':
-    import socket
-    socket.getaddrinfo('nowhere.invalid', 80)
 if chosen.do == 'astray':
     os.makedirs('gs:/bucket')
     open('gs:/bucket/lost', 'w').close()
@@ -102,13 +99,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def here(project: Path) -> Iterator[Path]:
     """The project as working directory, with no service to ask."""
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    yield project
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        patch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
+        patch.setenv("NO_GCE_CHECK", "true")
+        yield project
+
+
+@pytest.fixture(scope="module")
+def good(here: Path) -> dict[str, Any]:
+    """The result of a rehearsal of job cpu that has ended well."""
+    return rehearsed("cpu")
 
 
 def run(*words: str, fails: type[Exception] | None = None) -> Result:
@@ -126,9 +130,9 @@ def rehearsed(*words: str, fails: type[Exception] | None = None) -> dict[str, An
 
 
 @pytest.mark.whole
-def test_each_run_has_a_folder_of_its_own(here: Path) -> None:
+def test_each_run_has_a_folder_of_its_own(here: Path, good: dict[str, Any]) -> None:
     """Two runs of one job write to two folders; a third that resumes the first by name writes to the first's."""
-    first, second = rehearsed("cpu"), rehearsed("cpu")
+    first, second = good, rehearsed("cpu")
     assert GENERATED.fullmatch(first["run"]) and first["run"] != second["run"]
     place = here / ".vertexrig/gs/my-bucket/runs/cpu"
     for one in (first, second):
@@ -157,31 +161,31 @@ def test_a_linked_place_of_the_yaml_is_refused_before_the_run(tmp_path: Path, mo
     assert not (folder / ".vertexrig/jobs").exists()
 
 
-def test_a_model_that_is_lost_is_said_in_red(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_lost_is_said_in_red(here: Path, good: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that succeeds and leaves its model's folder empty says so, and names the files that it left elsewhere."""
     found = rehearsed("cpu", "--set", "args.do=lose")
     assert found["model_empty"] and [Path(one).name for one in found["astray"]] == ["model.txt"]
-    assert not rehearsed("cpu")["model_empty"]
+    assert not good["model_empty"]
     monkeypatch.setenv("FORCE_COLOR", "1")
     text = CliRunner().invoke(cli.vertexrig, ["rehearse", "cpu", "--set", "args.do=lose"], color=True).stdout
     assert "\x1b[1;31mempty\x1b[0m: " in text and "here/model.txt, which Vertex AI does not keep" in text
 
 
-def test_a_file_in_a_folder_named_gs_is_in_the_result(here: Path) -> None:
+def test_a_file_in_a_folder_named_gs_is_in_the_result(here: Path, good: dict[str, Any]) -> None:
     """The warning about a file written to a local folder `gs:` is in the summary, with --quiet too, and in the JSON; the job succeeds."""
     done = run("rehearse", "cpu", "--set", "args.do=astray", "--quiet")
     (said,) = re.findall(r"^warning +(.*)$", done.stdout, re.MULTILINE)
     assert said.startswith("workerpool0-0 succeeded, but it wrote gs://bucket/lost to a folder named 'gs:'")
-    assert rehearsed("cpu", "--set", "args.do=astray")["warnings"] == [said] and rehearsed("cpu")["warnings"] == []
+    assert rehearsed("cpu", "--set", "args.do=astray")["warnings"] == [said] and good["warnings"] == []
 
 
+@pytest.mark.usefixtures("good")
 def test_the_yaml_of_an_environment_has_its_own_folder(here: Path) -> None:
     """`rehearse --env` writes the YAML where `render --env` does, and leaves the file of the job without an environment as it is."""
     file, plain = here / "environments.yaml", here / "build/jobs/cpu.yaml"
     file.write_text(
         yaml.safe_dump({**PROJECT, "environments": {"prod": {"jobs": {"cpu": {"machine_type": "n1-standard-8"}}}}})
     )
-    run("rehearse", "cpu")
     before = plain.read_text()
     done = run("rehearse", "cpu", "--file", "environments.yaml", "--env", "prod")
     assert "wrote build/jobs/prod/cpu.yaml" in done.stderr and plain.read_text() == before
@@ -231,47 +235,32 @@ def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
     done = run("rehearse", "sweep", "--set=args.do=lose", "--trials=2")
     (said,) = re.findall(r"^model +empty: (.*)$", done.stdout, re.MULTILINE)
     assert re.search(r"/[12]/model and 1 more; the trainer wrote .*here/model.txt, which", said)
-    found = rehearsed("sweep", "--trials=1")
-    assert not found["model_empty"] and found["astray"] == []
 
 
-def test_hypertune_metrics_of_a_job(here: Path) -> None:
-    """The last value that a plain job reported with cloudml-hypertune is shown; no summary.json is needed."""
-    assert rehearsed("cpu")["metrics"] == {"accuracy": 0.75}
-    assert re.search(r"^accuracy +0\.75$", run("rehearse", "cpu").stdout, re.MULTILINE)
-
-
-def test_the_interpreter_is_a_stand_in(here: Path) -> None:
+def test_the_interpreter_is_a_stand_in(here: Path, good: dict[str, Any]) -> None:
     """Python and framework of this machine are named where they differ from the image's, on each run and in the log."""
-    for _ in range(2):  # the second run's environment comes from the cache
-        done = run("rehearse", "cpu", "--format=json")
-        said = json.loads(done.stdout)["differences"]
-        mine = ".".join(map(str, sys.version_info[:3]))
-        wanted = f"Python {mine} instead of 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
-        assert (
-            len(said) == 1 and wanted in said[0] and said[0].startswith("the stand-in for image sklearn-cpu.1-6 has ")
-        )
-        assert "scikit-learn" in said[0] and f"Difference: {said[0]}." in done.stderr
-    sweep = rehearsed("sweep", "--trials=1")["differences"]
-    assert any("study engine" in one for one in sweep) and any("scikit-learn" in one for one in sweep)
+    again = run("rehearse", "cpu", "--format=json")  # the second run's environment comes from the cache
+    (said,) = json.loads(again.stdout)["differences"]
+    mine = ".".join(map(str, sys.version_info[:3]))
+    wanted = f"Python {mine} instead of 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
+    assert said.startswith("the stand-in for image sklearn-cpu.1-6 has ") and wanted in said and "scikit-learn" in said
+    assert good["differences"] == [said] and f"Difference: {said}." in again.stderr
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_a_traceback_is_shown_once(here: Path, quiet: bool) -> None:
+@pytest.mark.parametrize(("name", "quiet"), [("cpu", True), ("sweep", False)])
+def test_a_traceback_is_shown_once(here: Path, name: str, quiet: bool) -> None:
     """Of a job and of a sweep that fail the traceback is shown once, whether or not the replicas' output is."""
-    for name in ("cpu", "sweep"):
-        words = ("--quiet",) if quiet else ()
-        done = run("rehearse", name, "--set=args.do=break", *words, fails=JobFailedError)
-        text = f"{done.stdout}{done.stderr}error: {done.exception}"
-        assert text.count("ValueError: broken on purpose") == 1, text
-        assert ("workerpool0-0 ended with:" in text) == quiet
-        assert "\n" not in str(done.exception)
+    words = ("--quiet",) if quiet else ()
+    done = run("rehearse", name, "--set=args.do=break", *words, fails=JobFailedError)
+    text = f"{done.stdout}{done.stderr}error: {done.exception}"
+    assert text.count("ValueError: broken on purpose") == 1, text
+    assert ("workerpool0-0 ended with:" in text) == quiet
+    assert "\n" not in str(done.exception)
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("cpu", "--set=args.do=host"), "a host's name cannot be resolved"),
         (("cpu", "--set=args.do=torch"), "name its distribution in the trainer's requirements"),
         (("discrete",), "parse with int(float(text))"),
     ],
@@ -289,6 +278,9 @@ def test_hints_are_in_the_rehearsal_and_its_log(here: Path, words: tuple[str, ..
 def test_rehearsals_have_a_history(here: Path) -> None:
     """jobs, trials, best and report see rehearsals by name, number and run, without a server and without credentials."""
     done, job = rehearsed("sweep"), rehearsed("cpu")
+    assert not done["model_empty"] and done["astray"] == []
+    for what in ("study engine", "scikit-learn"):
+        assert any(what in one for one in done["differences"])
     listed = json.loads(run("jobs", "--local", "--limit=1000", "--format=json").stdout)["jobs"]
     assert [one["run"] for one in listed[:2]] == [job["run"], done["run"]]
     assert listed[0]["metrics"] == {"accuracy": 0.75} and len(listed[1]["trials"]) == 3

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tools import typed, vertexrig
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.errors import FindingsError, UsageError
@@ -24,7 +22,6 @@ from vertexrig.spec.estimate import estimate
 from vertexrig.times import length
 from vertexrig.workspace import Workspace
 
-ROOT = Path(__file__).resolve().parents[3]
 TODAY = "2026-11-20"
 
 PROJECT = """\
@@ -291,58 +288,36 @@ def test_estimate_of_no_trials() -> None:
 # ---- the command
 
 
-def run(*args: str, folder: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own, in a terminal of 80 columns."""
-    return subprocess.run(
-        [sys.executable, "-m", "vertexrig", "explain", *args],
-        cwd=folder,
-        input=stdin,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTHONUTF8": "1", **env},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the project above."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the project above, in a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "vertexrig.yaml").write_text(PROJECT, encoding="utf-8")
     return tmp_path
 
 
 def test_command_by_name(folder: Path) -> None:
     """A name of the project is explained with its overrides, on stdout alone."""
-    done = run("multi-worker", "--set", "worker.replica_count=1", folder=folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = typed("explain", "multi-worker", "--set", "worker.replica_count=1", cwd=folder)
+    assert (done.exit_code, done.stderr) == (0, "")
     assert "[worker 0]" in done.stdout and "[worker 1]" not in done.stdout
 
 
 def test_command_for_a_file(tmp_path: Path) -> None:
     """A file needs no project; what was refused in reading is told on stderr."""
     (tmp_path / "job.yaml").write_text(json.dumps({"workerPoolSpecs": [pool()], "bogus": 1}), encoding="utf-8")
-    done = run("job.yaml", "--format", "json", "--region", "us-west1", folder=tmp_path)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["region"] == "us-west1"
+    done = typed("explain", "job.yaml", "--format", "json", "--region", "us-west1", cwd=tmp_path)
+    assert done.exit_code == 0 and done.document["region"] == "us-west1"
     assert "read as a CustomJobSpec" in done.stderr and "has 1 error that `explain` cannot read" in done.stderr
 
 
 def test_command_for_one_replica(folder: Path) -> None:
     """`--replica` gives the exact texts of a replica's variables as JSON."""
-    done = run("sweep", "--replica", "workerpool1-0", "--format", "json", folder=folder)
-    found = json.loads(done.stdout)
+    found = typed("explain", "sweep", "--replica", "workerpool1-0", "--format", "json", cwd=folder).document
     assert json.loads(found["environment"]["TF_CONFIG"]) == found["tf_config"]
     assert found["tf_config"]["task"] == {
         "type": "worker", "index": 0, "cloud": "<job id>-workerpool1-0", "trial": "1",
     }  # fmt: skip
-
-
-def test_command_in_ascii(folder: Path) -> None:
-    """A terminal without box-drawing characters gets plain ones, not an error."""
-    done = run("cpu", folder=folder, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.isascii() and "| workerpool0: chief" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -356,7 +331,7 @@ def test_command_in_ascii(folder: Path) -> None:
 )
 def test_command_refuses(folder: Path, args: list[str], code: int, message: str) -> None:
     """A wrong name, file or replica is one message on stderr and an exit code, never a traceback."""
-    done = run(*args, folder=folder, stdin="{}")
+    done = vertexrig("explain", *args, cwd=folder, stdin="{}")
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr and "Traceback" not in done.stderr
 
