@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -116,8 +115,7 @@ def example(case: Case) -> Iterator[str]:
     yield "## Example\n\nThis change makes the mistake:\n"
     yield difference(edited(case.base, case.good), bad, "job.yaml")
     yield difference(case.better, case.trainer, "trainer/task.py")
-    with tempfile.TemporaryDirectory() as folder:
-        found = findings_of(case, case.bad, case.trainer, case.region, case.today, Path(folder))
+    found = findings_of(bad, case.trainer, case.region, case.today)
     shown = blocks([one for one in found if one.id == case.rule], {"job.yaml": bad})
     yield "`vertexrig check job.yaml` says:\n\n```text\n" + "\n\n".join(shown) + "\n```\n"
 
