@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,9 @@ def test_tuning_jobs(
     described = blanked(ai("hp-tuning-jobs", "describe", name.rpartition("/")[2]).stdout)
     shown = api.get(name)
     golden("gcloud/tuning-described.txt", described)
-    assert blanked(ai("hp-tuning-jobs", "list", "--filter=displayName=sweep").stdout) == f"---\n{described}"
+    assert (
+        blanked(ai("hp-tuning-jobs", "list", "--filter=displayName=sweep", "--limit=1").stdout) == f"---\n{described}"
+    )
     assert [trial["id"] for trial in shown["trials"]] == ["1", "2", "3"]
     jobs = {job["displayName"]: job for job in api.call("GET", "customJobs").json()["customJobs"]}
     for trial in shown["trials"]:
@@ -248,7 +251,11 @@ def test_tuning_jobs(
         assert own["state"] == "JOB_STATE_SUCCEEDED" and args[1:] == ["--fixed=1", f"--rate={value}"]
     config = write(tmp_path / "slow.yaml", {"studySpec": study, "trialJobSpec": job(pool(WAIT))})
     second = json.loads(ai("hp-tuning-jobs", "create", *flags, f"--config={config}").stdout)["name"]
-    running = {trial["customJob"] for trial in api.wait(second, "JOB_STATE_RUNNING")["trials"]}
+    # A trial that is REQUESTED has no job yet.
+    trials = api.wait(second, "JOB_STATE_RUNNING")["trials"]
+    while not (running := {trial["customJob"] for trial in trials if "customJob" in trial}):
+        time.sleep(0.1)
+        trials = api.get(second)["trials"]
     assert blanked(ai("hp-tuning-jobs", "cancel", second.rpartition("/")[2]).stderr) == TUNING_CANCELLED
     done = api.wait(second)
     assert done["state"] == "JOB_STATE_CANCELLED"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,12 +31,14 @@ from vertexrig.submit.claims import request_key
 from vertexrig.trigger import deploy, doctor
 
 TASK = """
-import json, os, sys
+import json, os, sys, time
 rate = next((float(one.split("=")[1]) for one in sys.argv if one.startswith("--learning_rate=")), 0.1)
 path = os.environ.get("CLOUD_ML_HP_METRIC_FILE", "/var/hypertune/output.metrics")
 with open(path, "a") as file:
     file.write(json.dumps({"timestamp": 1.0, "trial": os.environ.get("CLOUD_ML_TRIAL_ID", "1"), "accuracy": str(rate), "global_step": "1"}) + "\\n")
-print("rate", rate)
+print("rate", rate, flush=True)
+note = next((one.split("=", 1)[1] for one in sys.argv if one.startswith("--note=")), "")
+while note and not os.path.exists(note): time.sleep(0.1)
 if rate > 2: sys.exit(3)
 """
 
@@ -238,21 +243,25 @@ def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.Monke
 def test_logs_of_a_sweep_and_of_a_trial_that_runs(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """Logs shows, through the real gcloud, what the trainer of a running trial printed, and what those of all trials did."""
     submitter, vertex = clouds.submitter(here, tmp_path), clouds.vertex(here)
-    sweep = submitter.submit(submitter.prepare_candidates(submit.Request("sweep"))[0], request_key("logs"), "x")
+    go = tmp_path / "go"
+    request = submit.Request("sweep", args={"note": str(go)})  # each trial waits for this file
+    sweep = submitter.submit(submitter.prepare_candidates(request)[0], request_key("logs"), "x")
     env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
     until = time.monotonic() + 60
-    while True:  # a trial may end before the verb has started
+    while not (trials := [one for one in vertex.lookup(sweep.name).data.get("trials", ()) if "customJob" in one]):
         assert time.monotonic() < until
-        trials = vertex.lookup(sweep.name).data.get("trials", ())
-        for trial in (one["id"] for one in trials if "customJob" in one):
-            shown = tools.vertexrig("logs", sweep.name, f"--trial={trial}", "--poll=1", cwd=tmp_path, env=env)
-            assert shown.returncode == 0 or "does not name the job" in shown.stderr
-            if shown.returncode == 0:
-                break
-        else:
-            continue
-        break
-    assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
+        time.sleep(0.1)
+    argv = [sys.executable, "-m", "vertexrig", "logs", sweep.name, f"--trial={trials[0]['id']}", "--poll=1"]
+    variables, lines = {**os.environ, "PYTHONPATH": str(tools.INSTALLED), **env}, []
+    with subprocess.Popen(
+        argv, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as follower:
+        assert follower.stdout is not None
+        for line in follower.stdout:
+            lines.append(line)
+            if "rate" in line:
+                go.touch()
+    assert follower.returncode == 0 and re.search(r"\brate 0\.\d+", "".join(lines)), lines
     assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
     shown = tools.vertexrig("logs", sweep.name, "--poll=1", "--format=json", cwd=tmp_path, env=env)
     rates = re.findall(r"\brate 0\.\d+", "\n".join(json.loads(shown.stdout)["lines"]))
