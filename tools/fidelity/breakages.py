@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localvertex.http import ApiError
+from localvertex.runner.result import JobError
 from vertexrig import times
 
 _LOCAL = "localvertex."
@@ -244,7 +245,7 @@ BREAKAGES = (
     Breakage("an error ends with a hint of ours", _EXIT, _after(lambda text: f"{text} Hint: look."), ("failing",)),
     Breakage("an error has no traceback", f"{_LOCAL}runner.policy:last_words", _instead(lambda stderr: ""), ("failing",)),
     Breakage("the exit status is always 1", _EXIT, _after(lambda text: text.replace("status of 3", "status of 1")), ("exiting",)),
-    Breakage("want of memory has other words", _EXIT, _instead(lambda *_: "Out of memory."), ("memory",)),
+    Breakage("want of memory has other words", f"{_LOCAL}runner.policy:lacking", _instead(lambda *_: JobError(8, "Out of memory.")), ("memory",)),
     Breakage("a stock-out has other words", f"{_LOCAL}runner.policy:stockout_message", _instead(lambda region: "No machines."), ("stockout",)),
     Breakage("metrics are joined with blanks", _QUOTA, _after(lambda text: text.replace(",", ", ")), ("quotas",)),
     Breakage("every quota is that of CPUs", _QUOTA, _after(lambda text: text and "The following quota metrics exceed quota limits: aiplatform.googleapis.com/custom_model_training_cpus"), ("quotas",)),
