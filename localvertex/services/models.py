@@ -130,7 +130,7 @@ class Models:
             # After the version is there: an alias that another one has moves to it.
             _give(versions, number, aliases)
             hidden["last"] = int(number)
-            _show_default(body, versions)
+            _refresh_model(body, versions)
 
         self.store.change(name, edit)
         return made
@@ -234,10 +234,10 @@ class Models:
         The answer has the parent as it was written, and what was sent (mlops-w-vertex-ai, 2025-01).
         """
         parent, sent = str(request["parent"]), request.get("modelEvaluation") or {}
-        # Rows of numbers, as an evaluation by AutoML shows them (python-aiplatform issue 5570).
-        rows = ((sent.get("metrics") or {}).get("confusionMatrix") or {}).get("rows") or ()
-        if any(isinstance(row, list) for row in rows):
-            raise invalid("Invalid Metrics Format")
+        match sent:
+            # Rows of bare numbers, as an evaluation by AutoML shows them (python-aiplatform issue 5570).
+            case {"metrics": {"confusionMatrix": {"rows": [*rows]}}} if any(isinstance(row, list) for row in rows):
+                raise invalid("Invalid Metrics Format")
         made = self.evaluations.add(self._version_name(parent), sent)
         own = {key: value for key, value in made.items() if key != "createTime"}
         return {**own, "name": f"{parent}/evaluations/{resources.last_part(made['name'])}"}
@@ -272,7 +272,7 @@ class Models:
             versions = hidden["versions"]
             own = _found(versions, name.partition("@")[2] or "default", name)
             edit(own, versions)
-            _show_default(body, versions)
+            _refresh_model(body, versions)
             made.update(own)
 
         self.store.change(self._stored(name).name, edit_all)
@@ -324,10 +324,11 @@ def _give(versions: dict[str, Json], number: str, aliases: Sequence[str]) -> Non
         one["versionAliases"] = kept + new
 
 
-def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
+def _refresh_model(body: Json, versions: Mapping[str, Json]) -> None:
+    """Make a model's body that of its default version, after a change; the model was updated when the last of its versions was."""
     default = next(one for one in versions.values() if "default" in one["versionAliases"])
-    # A model was updated when one of its versions was (mlops-w-vertex-ai, 2025-01).
-    updated = max(one["versionUpdateTime"] for one in versions.values())
+    # mlops-w-vertex-ai, 2025-01; the version that was updated last may have been deleted since
+    updated = max(body["updateTime"], *(one["versionUpdateTime"] for one in versions.values()))
     for one in versions.values():
         one["updateTime"] = updated
     # In place: `ResourceStore.change` keeps this very dict.

@@ -353,6 +353,18 @@ def test_labels_are_those_of_a_version(services: Services) -> None:
     assert first["displayName"] == second["displayName"] == "n"
 
 
+def test_a_model_was_updated_when_one_of_its_versions_was(services: Services) -> None:
+    """All versions show the last update of any of them, also after that version is gone; each keeps its own time beside it."""
+    name = upload(services)
+    before = services("GetModel", name=name)["updateTime"]
+    services("UploadModel", parent=PARENT, parentModel=name, model={"displayName": "m"})
+    first, second = (services("GetModel", name=f"{name}@{number}") for number in (1, 2))
+    assert first["updateTime"] == second["updateTime"] == second["versionUpdateTime"] > before
+    assert first["versionUpdateTime"] == before
+    services("DeleteModelVersion", name=f"{name}@2")
+    assert services("GetModel", name=name)["updateTime"] == second["updateTime"]
+
+
 def test_evaluations_are_those_of_a_version(services: Services) -> None:
     """An evaluation is named below the version that it is of, is listed there alone, and goes with the version."""
     name = upload(services)
@@ -391,6 +403,8 @@ def test_a_confusion_matrix_of_bare_rows_is_refused(services: Services) -> None:
     add({"row": [1, 2]}, {"row": [0, 3]})
     with pytest.raises(ApiError, match="^Invalid Metrics Format$"):
         add([1, 2], [0, 3])
+    for odd in ([], "text", {"confusionMatrix": []}, {"confusionMatrix": {"rows": 3}}):  # any JSON value may be sent
+        assert services("ImportModelEvaluation", parent=name, modelEvaluation={"metrics": odd})["metrics"] == odd
 
 
 def test_a_models_files_are_exported(services: Services, tmp_path: Path) -> None:
