@@ -53,11 +53,11 @@ def stack(
             server.make_bucket(here, "demo-bucket")
             os.environ.update({**server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)})
             os.chdir(folder)
-            _tell_waits()
+            _print_waits()
             yield folder, here
 
 
-def _tell_waits() -> None:
+def _print_waits() -> None:
     set_wait_printer(lambda line: print(line, file=sys.stderr, flush=True))
 
 
@@ -74,7 +74,7 @@ def vertexrig(*words: str, quiet: bool = False, codes: Collection[int] = (0,)) -
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err) if quiet else nullcontext():
         code = cli.run(words)
-    _tell_waits()  # the command has ended with a printer of its own
+    _print_waits()  # the command has ended with a printer of its own
     if not quiet:
         print(out.getvalue(), end="", flush=True)
     if code not in codes:

@@ -1,4 +1,4 @@
-"""Handlers of signals for a while."""
+"""Signals that end a program, and handlers of them for the time of a block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def not_ignored() -> list[signal.Signals]:
 
 @contextmanager
 def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Have a handler of signals while the block lasts."""
+    """Call a handler for these signals while the block lasts; afterwards they have their former handlers again."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

@@ -237,7 +237,10 @@ def _lacks_machine(document: spec.Document, finding: Finding) -> bool:
 
 
 def _has_wrong_name(document: spec.Document, finding: Finding) -> bool:
-    """Whether a package's image is no prebuilt image, and no newer one than our list has: its framework or version is listed otherwise."""
+    """Whether a package's image cannot exist: no listed image has its framework, or those of its version have other names.
+
+    An image of a version that is not listed may be newer than our list.
+    """
     place = _POOL_PATH.match(finding.path) if finding.id == "image-unknown" else None
     pool = document.pools[int(place["pool"])] if place else None
     if pool is None or pool.python_package is None:

@@ -134,10 +134,8 @@ class Builds:
                 "(https://docs.docker.com/engine/install) or podman (https://podman.io/docs/installation), or start it, and submit again."
             )
         self._has_images(made["steps"], found)
-        bucket, default = (
-            str(made.get("logsBucket", "")),
-            f"{resources.project_number(project)}.cloudbuild-logs.googleusercontent.com",
-        )
+        bucket = str(made.get("logsBucket", ""))
+        default = f"{resources.project_number(project)}.cloudbuild-logs.googleusercontent.com"
         if bucket:
             self.objects.bucket(bucket.removeprefix("gs://").partition("/")[0])
         else:

@@ -66,6 +66,15 @@ def pools(*given: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def begun(sdk: Any, name: str, experiment: str, run: str) -> Any:
+    """Begin a run of an experiment with a new TensorBoard, which is returned."""
+    board = sdk.Tensorboard.create(display_name=name)
+    # Without a project, init means REST.
+    sdk.init(project="my-project", experiment=experiment, experiment_tensorboard=board)
+    sdk.start_run(run)
+    return board
+
+
 @pytest.mark.parametrize("sdk", ["rest"], indirect=True)
 def test_custom_job_run_and_submit(sdk: Any) -> None:
     """CustomJob.run waits for success; a failed one raises with the service's message; submit, list, get, cancel, delete work."""
@@ -98,11 +107,7 @@ def test_custom_job_run_and_submit(sdk: Any) -> None:
 
 def test_an_experiment(sdk: Any) -> None:
     """A run with parameters, metrics, a time series, artifacts and an execution is read back whole, and deleted."""
-    board = sdk.Tensorboard.create(display_name="board")
-    sdk.init(
-        project="my-project", experiment="first", experiment_tensorboard=board
-    )  # without a project, init means REST
-    sdk.start_run("run-1")
+    board = begun(sdk, "board", "first", "run-1")
     sdk.log_params({"rate": 0.1, "optimizer": "adam"})
     sdk.log_metrics({"accuracy": 0.9})
     for step in (1, 2, 3):
@@ -134,11 +139,7 @@ def test_an_experiment(sdk: Any) -> None:
 @pytest.mark.parametrize("sdk", ["grpc"], indirect=True)
 def test_a_job_with_the_run_of_an_experiment(sdk: Any) -> None:
     """CustomJob.run takes an experiment and its run, which it ends with the job."""
-    board = sdk.Tensorboard.create(display_name="jobs")
-    sdk.init(
-        project="my-project", experiment="of-jobs", experiment_tensorboard=board
-    )  # without a project, init means REST
-    sdk.start_run("job-run")
+    begun(sdk, "jobs", "of-jobs", "job-run")
     sdk.end_run()
     first = sdk.CustomJob(display_name="tracked", worker_pool_specs=pools(pool("print('hello')")))
     first.run(

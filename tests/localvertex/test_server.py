@@ -108,6 +108,18 @@ def test_cancel_and_delete(api: Api) -> None:
     assert api.call("POST", f"/vertex/v1/{name}:cancel", json={}).status_code == 404
 
 
+def test_the_image_of_a_package(api: Api) -> None:
+    """A name that no prebuilt image can have is refused; one of a version that our list does not have may be newer than the list."""
+    body = job(pool("pass"))
+    package = body["workerPoolSpecs"][0]["pythonPackageSpec"]
+    for image, ok in (("tf-cpu.99-1.py399", True), ("tf-cpu.2-17.py399", False), ("tensorflow-cpu.99-1", False)):
+        package["executorImageUri"] = uri = f"us-docker.pkg.dev/vertex-ai/training/{image}:latest"
+        answer = api.call("POST", "customJobs", json={"displayName": "x", "jobSpec": body})
+        assert answer.status_code == (200 if ok else 400), answer.text
+        if not ok:
+            assert answer.json()["error"]["message"] == f'Image "{uri}" is not supported.'
+
+
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"displayName": "x", "jobSpecc": {}}, "Invalid JSON payload received. Unknown name \"jobSpecc\" at 'custom_job': Cannot find field."),
     ({"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": {"machinetype": "n1"}}]}},

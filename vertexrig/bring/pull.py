@@ -102,7 +102,8 @@ class Pulled:
 def resource(text: str, file: str) -> dict[str, Any]:
     """Return a CustomJob or HyperparameterTuningJob from a description: YAML or JSON as gcloud and the API print it, or the SDK's.
 
-    UsageError if it describes something else.
+    Raises:
+        UsageError: It describes something else.
     """
     data = edit.data_of(text, file)
     for wrapper in _WRAPPERS:

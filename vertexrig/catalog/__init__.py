@@ -227,7 +227,8 @@ class Catalog:
 
     def quota_metric(self, item: str, strategy: str = "STANDARD") -> str | None:
         """Return the full name of the quota metric that an item of `quota` draws, such as
-        `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; None if no source names it.
+        `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; None if no source names it. SPOT and FLEX_START draw the
+        preemptible metric.
         """
         row = self.quota(item)
         if row is None:

@@ -103,7 +103,7 @@ def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def check_kms_key(name: str, region: str) -> list[Problem]:
-    """Return what is wrong with a Cloud KMS key for a job in a region, "" if that is not known (rule `kms-key`)."""
+    """Return what is wrong with a Cloud KMS key for a job (rule `kms-key`); `region` is "" if it is not known."""
     path = "encryptionSpec.kmsKeyName"
     found = re.fullmatch(_KEY, name)
     if found is None:

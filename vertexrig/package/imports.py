@@ -43,7 +43,10 @@ def hint(folder: Path, module: str) -> str:
 
 
 def fit(sources: Sources, trainer: TrainerSource, tf_version: str | None) -> Fit:
-    """Return what `build` refuses and leaves out of a trainer's requirements for an image with this TensorFlow, None if not known."""
+    """Return what `build` refuses and leaves out of a trainer's requirements for an image.
+
+    `tf_version` is the image's TensorFlow, None if that is not known.
+    """
     refusals = list(sources.refusals)
     # requirements that a setup.py computes are not known before the build
     if not refusals and not trainer.problems and not sources.unsafe:

@@ -81,10 +81,13 @@ def reason(output: str) -> str:
 def verify(
     target: Path, folder: Path, module: str, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
-    """Read the trainer that is installed in `target` and follow its imports; its own folder is for hints. Nothing of it is run: a module may
-    begin to train, or ask for a variable that only the job has, as soon as it is imported.
+    """Read the trainer that is installed in `target`, and follow its imports.
 
-    PackageError, with the trainer's own line, if what the module imports is not there or does not parse.
+    Nothing of it is run: a module may begin to train, or ask for a variable that only the job has, as soon as it is imported.
+    `folder` has the trainer's sources, for hints.
+
+    Raises:
+        PackageError: What the module imports is not there, or does not parse; with the trainer's own line.
     """
     source = follow(target, module)
     source.must_be_read(hint(folder, module))

@@ -152,7 +152,7 @@ def _importance(importance: Importance) -> Chart:
     y = _field("name", "nominal", sort=None, title=None, axis={"labelLimit": 160})
     x = {"type": "quantitative", "title": "share of the importance", "axis": {"format": "%", "tickCount": 6}}
     named = {"share": "importance", "low": "from", "high": "to"}
-    tooltip = [_told("name", "parameter"), *(_told(key, title, ".1%") for key, title in named.items())]
+    tooltip = [_tooltip_row("name", "parameter"), *(_tooltip_row(key, title, ".1%") for key, title in named.items())]
     bar = {
         "mark": {"type": "bar", "color": PLAIN, "opacity": 0.85},
         "encoding": {"y": y, "x": {**x, "field": "share"}, "tooltip": tooltip},
@@ -199,10 +199,10 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     room = {"expr": f"min({_ROOM['expr']}, span(domain('x')))"} if stepped else _ROOM
     x = _field("x", title=title, axis={"grid": False, "tickCount": room}, scale={"nice": False, "zero": False})
     tooltip = [
-        _told("id", "trial"),
-        _told("x", title),
-        _told("y", _titled(goal.id), ".6~g"),
-        _told("v", "final", ".6~g"),
+        _tooltip_row("id", "trial"),
+        _tooltip_row("x", title),
+        _tooltip_row("y", _titled(goal.id), ".6~g"),
+        _tooltip_row("v", "final", ".6~g"),
     ]
     line = _layer(
         "datum.share <= share",
@@ -251,7 +251,7 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
             "x2": {"field": "e"},
             "y": _field("slot", "ordinal", title=None, axis={"labels": False, "ticks": False}),
             "color": _field("state", "nominal", title=None, scale=scale, legend={"orient": "top"}),
-            "tooltip": [_told(key, title) for key, title in named.items()],
+            "tooltip": [_tooltip_row(key, title) for key, title in named.items()],
         },
     }
     step = max(4, min(24, 480 // timeline.most))
@@ -270,8 +270,8 @@ def _field(name: str, kind: str = "quantitative", **more: Any) -> Spec:
     return {"field": name, "type": kind, **more}
 
 
-def _told(name: str, title: str, format: str = "") -> Spec:
-    """Return a column in a tooltip."""
+def _tooltip_row(name: str, title: str, format: str = "") -> Spec:
+    """Return a row of a tooltip: a column, and its title."""
     return {"field": name, "title": title, **({"format": format} if format else {})}
 
 
@@ -357,9 +357,9 @@ def _titled(name: str) -> str:
 
 
 def _tooltip(study: StudyRecord) -> list[Spec]:
-    goals = [_told(f"m{i}", _titled(goal.id), ".6~g") for i, goal in enumerate(study.goals)]
-    parameters = [_told(f"p{i}", _titled(name)) for i, name in enumerate(study.parameters)]
-    return [_told("id", "trial"), *goals, *parameters, _told("state", "state")]
+    goals = [_tooltip_row(f"m{i}", _titled(goal.id), ".6~g") for i, goal in enumerate(study.goals)]
+    parameters = [_tooltip_row(f"p{i}", _titled(name)) for i, name in enumerate(study.parameters)]
+    return [_tooltip_row("id", "trial"), *goals, *parameters, _tooltip_row("state", "state")]
 
 
 def _hover() -> Spec:
