@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 from tests.support.packages import small
+from vertexrig.trainer_source.reader import read
 
-# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml, reads no others, and reports one metric. Only the chief writes
-# the summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
+# A trainer that needs no TensorFlow: it takes the flags of the repository's own, and reports one metric. Only the chief writes the
+# summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
+OWN = ("epochs", "learning_rate", "dropout", "num_units", "evaluate", "champion", "challenger")
+"""Flags that it reads."""
 TRAINER = """\
 import argparse
 import json
@@ -26,7 +29,9 @@ def main() -> None:
     parser.add_argument("--evaluate", type=json.loads, default=False)
     parser.add_argument("--champion")
     parser.add_argument("--challenger")
-    told, _ = parser.parse_known_args()
+    for flag in OTHERS:
+        parser.add_argument(flag, nargs="?")
+    told = parser.parse_args()
     task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
     if task["type"] not in ("chief", "master"):
         return
@@ -52,9 +57,11 @@ setup(name="trainer", version="0.1.0", packages=["trainer"], install_requires=["
 
 
 def replace_trainer(copy: Path) -> None:
-    """Let the trainer of a copy end at once."""
+    """Let the trainer of a copy end at once; it refuses a flag that the repository's own does not have."""
+    flags = [name for flag in read(copy / "trainer_pkg", "trainer.task").flags for name in flag.names]
+    others = [name for name in flags if name.lstrip("-") not in OWN]
     shutil.rmtree(copy / "trainer_pkg")
-    small(copy / "trainer_pkg", TRAINER, setup=SETUP)
+    small(copy / "trainer_pkg", TRAINER.replace("OTHERS", repr(others)), setup=SETUP)
 
 
 def with_small_trainer(copy: Path) -> Path:
