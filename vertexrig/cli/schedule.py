@@ -239,7 +239,11 @@ def _status_text(one: ScheduleStatus) -> str:
     lines = [
         f"{one.name}: {one.run or 'takes the next steps'}",
         f"  Cloud Scheduler  {one.state.lower() or 'missing'}, next {cron.local(one.next, one.zone) or 'never'}, "
-        + (f"last {cron.local(one.attempted, one.zone)} {one.attempt}" if one.attempted else "not fired yet"),
+        + (
+            f"last {cron.local(one.attempted, one.zone)} {one.attempt or 'not ended yet'}"
+            if one.attempted
+            else "not fired yet"
+        ),
     ]
     if one.run:
         when = cron.local(str(row.get("time", "")), one.zone)

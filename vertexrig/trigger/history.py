@@ -72,11 +72,11 @@ class Deliveries:
     def rows(self, since: datetime, schedule: str = "") -> list[dict[str, Any]]:
         """Return the deliveries since a time, the newest first; all of them or those of one schedule."""
         first = times.rfc3339(since, 3)
+        # before the rows of ends, so that a run that ends meanwhile is in one of the two
+        runs = [one for one in RunStore(self.storage).open() if not isinstance(one, str)]
         found = [row for month in _months(since) for row in self._month(month).values()]
         ended = {row["claim"] for row in found if "end" in row}
-        for one in RunStore(self.storage).open():
-            if not isinstance(one, str) and one.id not in ended:
-                found.append(row_of(one))
+        found += [row_of(one) for one in runs if one.id not in ended]
         chosen = [
             row for row in found if row.get("time", "") >= first and schedule in ("", str(row.get("schedule", "")))
         ]
@@ -113,20 +113,25 @@ class Deliveries:
         """
         runs, ended = RunStore(self.storage), []
         open_rows = {str(row["claim"]): row for row in rows if "phase" in row}
-        for run in (one for one in runs.open() if not isinstance(one, str)) if open_rows else ():
-            row = open_rows.get(run.id)
-            name = run.job or (run.attempts[-1].job if run.attempts else "")
-            if row is None:
+        open_runs = {one.id: one for one in runs.open() if not isinstance(one, str)} if open_rows else {}
+        for claim, row in open_rows.items():
+            run = open_runs.get(claim)
+            if run is None:  # it has ended since the rows were read
+                day = self.of_day(str(row["time"])[:10])
+                row.update(next((one for one in day if one.get("claim") == claim and "end" in one), {}))
+                ended += [row] if "end" in row else []
                 continue
+            name = run.job or (run.attempts[-1].job if run.attempts else "")
             if not name and run.phase == "attempt":
                 name = job_in_claim(Claims(self.storage), run)
                 run = run.with_attempt(job=name) if name else run
-            if not name:
-                continue
-            row["job"] = name
-            job = vertex.get(name)
-            row["state"] = short(job.state) if job is not None else "gone"
-            if run.phase == "ended" or run.phase == "waiting" or (job is not None and not job.ended):
+            job = vertex.get(name) if name else None
+            if name:
+                row.update(job=name, state=short(job.state) if job is not None else "gone")
+            if run.phase == "ended":  # a tick is about to write its end
+                row["end"] = end_of(run, job, vertex, loaded, catalog, self.storage)
+                ended.append(row)
+            if not name or run.phase in ("ended", "waiting") or (job is not None and not job.ended):
                 continue
             own = loaded.project.entries.get(run.name)
             schedule = loaded.project.schedules.get(run.schedule)
@@ -143,11 +148,11 @@ class Deliveries:
                     continue
             if action.do != "end":
                 continue
-            done = closed(run, action.why, action.text)
-            row["end"] = end_of(done, job, vertex, loaded, catalog, self.storage)
+            over = closed(run, action.why, action.text)
+            row["end"] = end_of(over, job, vertex, loaded, catalog, self.storage)
             if not run.steps:
                 with suppress(VertexrigError):  # a person who may only read sees the end all the same
-                    saved = runs.save(done)
+                    saved = runs.save(over)
                     if saved is not None:
                         self.write_end(saved, row["end"])
                         runs.forget(saved)

@@ -32,6 +32,8 @@ PENDING_S = 3600.0
 """Seconds after which a job that has no machines yet is a difference: a job on demand begins, or fails, within minutes."""
 SKEW = timedelta(minutes=2)
 """What the clocks of Cloud Scheduler and of the function may differ by."""
+NO_ATTEMPT = -1
+"""Code of a Cloud Scheduler job's status until its first attempt has ended (answers of 2026-05 and 2026-10)."""
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
 _CANDIDATES = f"ticks continue while candidates are left; then name others of {{run}}, or retry_for, in {{file}}, {_DEPLOY}, and {_AGAIN}"
 _REMEDIES = {
@@ -90,7 +92,7 @@ class ScheduleStatus:
         state: In Cloud Scheduler: ENABLED, PAUSED, ...; "" if it is not there.
         next: When it fires next, as Cloud Scheduler says.
         attempted: When it was delivered last.
-        attempt: How that ended: `OK`, or a code and a message.
+        attempt: How that ended: `OK`, or a code and a message; "" if none has ended.
         delivery: The last delivery in the history.
         log_filter: Finds what Cloud Logging has of it.
         log: The command that prints that.
@@ -318,11 +320,11 @@ def _of_scheduler(name: str, paused: bool, job: Mapping[str, Any], change: sched
 
 
 def _attempt(job: Mapping[str, Any]) -> str:
-    """Return how the last attempt of Cloud Scheduler ended, "" if there was none."""
+    """Return how the last attempt of Cloud Scheduler ended, "" if none has."""
     status = job.get("status") or {}
-    if not job.get("lastAttemptTime"):
-        return ""
     code = int(status.get("code") or 0)
+    if not job.get("lastAttemptTime") or code == NO_ATTEMPT:
+        return ""
     return " ".join(filter(None, (RPC_CODES.get(code, str(code)), str(status.get("message", ""))))) if code else "OK"
 
 

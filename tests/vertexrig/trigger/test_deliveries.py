@@ -19,6 +19,9 @@ from vertexrig.catalog import load
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.runs.deliveries import Delivery, NotStartedError
+from vertexrig.runs.engine import closed
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
 from vertexrig.submit.submission import Submitter
 from vertexrig.trigger.app import Call
 from vertexrig.trigger.history import Deliveries
@@ -178,6 +181,35 @@ def test_a_failed_run_with_steps_shows_before_a_tick(tmp_path: Path) -> None:
     place.post({}, "/tick")
     (row,) = kept.rows(since())
     assert row["end"]["outcome"] == "failed"
+
+
+def test_a_run_that_ends_meanwhile_shows_its_end(tmp_path: Path) -> None:
+    """Whatever a tick writes between the reads of a reader, the run is in the list once, with its end."""
+    place = Place(tmp_path)
+    name = place.begin()
+    place.ends(name, "JOB_STATE_FAILED")
+    kept = Deliveries(place.store)
+
+    def settled(rows: list[dict[str, Any]]) -> list[str]:
+        kept.settle(rows, place.trigger.loaded, place.vertex, load())
+        return [row["end"]["outcome"] for row in rows]
+
+    before = kept.rows(since())
+    store = RunStore(place.store)
+    (run,) = (one for one in store.open() if isinstance(one, Run))
+    store.save(closed(run, "failed", "the image is not there"))
+    assert settled(kept.rows(since())) == ["failed"], "the end is decided, and not written yet"
+    listed = kept.storage.list
+
+    def list_then_tick(*words: Any, **options: Any) -> list[Any]:
+        found = list(listed(*words, **options))
+        kept.storage.list = listed  # type: ignore[method-assign]
+        place.post({}, "/tick")
+        return found
+
+    kept.storage.list = list_then_tick  # type: ignore[method-assign]
+    assert settled(kept.rows(since())) == ["failed"] and not place.open, "it is written after the first read"
+    assert settled(before) == ["failed"], "it is written after the last read"
 
 
 def test_a_list_reads_only_long_rows(here: clouds.MemoryCloud) -> None:

@@ -93,6 +93,8 @@ def test_what_agrees_is_no_difference(loaded: Loaded) -> None:
     """A schedule that is as the file says, whose run succeeded or whose failed attempt a delivery explains, has no more to say."""
     done = {**ROW, "end": {"outcome": "SUCCEEDED"}}
     assert stands(loaded, digest=loaded.digest, row=done) == []
+    first = {"lastAttemptTime": FAILED["lastAttemptTime"], "status": {"code": -1}}
+    assert stands(loaded, job=first) == [], "the first attempt has not ended"
     refused = {**ROW, "decision": "refused", "reason": "quota", "text": "none left"}
     ((message, _),) = stands(loaded, job=FAILED, row=refused)
     assert "quota" in message
