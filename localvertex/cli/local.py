@@ -227,7 +227,7 @@ def status(where: ServerOptions, format_: str) -> None:
 @click.option(
     "--transparent",
     is_flag=True,
-    help="Print the variables of `local run`, which redirect programs without any change.",
+    help="Print the variables of `local run`, which redirect every program without any change.",
 )
 @click.option(
     "--shell",
@@ -238,7 +238,10 @@ def status(where: ServerOptions, format_: str) -> None:
 )
 @options.format_option("text", "json")
 def env(where: ServerOptions, transparent: bool, shell: str, format_: str) -> None:
-    """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
+    """Print shell exports that point gcloud, storage clients and vertexrig at the server.
+
+    An SDK program that names no endpoint still calls Google. --transparent, or `local run`, redirects every program.
+    """
     loaded, folder = where.project()
     here = servers.running(folder)
     if transparent:

@@ -68,11 +68,11 @@ def command(
 ) -> None:
     """Run COMMAND unchanged, and send its requests to Google's APIs to the local Vertex.
 
-    If no server is running, this verb starts one and stops it at the end. COMMAND gets environment variables that redirect
+    If no server is running, `local run` starts one and stops it at the end. COMMAND gets environment variables that redirect
     its requests to this machine and hide your credentials.
 
-    When COMMAND has ended, the verb waits for the jobs that COMMAND created. Ctrl-C ends the waiting. If no other command keeps
-    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end, the verb
+    When COMMAND has ended, `local run` waits for the jobs that COMMAND created. Ctrl-C ends the waiting. If no other command keeps
+    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end, `local run`
     lists these jobs on stderr. The exit code is that of COMMAND.
     """
     extras.need("certifi")

@@ -1,4 +1,4 @@
-"""The numbers that docs/trigger.md and the benchmarks' page name are those of the code."""
+"""The numbers that docs/trigger-reference.md and the benchmarks' page name are those of the code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tests.support import clouds
 from tests.support.tools import REPOSITORY
-from vertexrig.trigger import deploy, request, stage
+from vertexrig.submit import claims
+from vertexrig.trigger import request, stage
 
-PAGE = " ".join((REPOSITORY / "docs/trigger.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((REPOSITORY / "docs/trigger-reference.md").read_text(encoding="utf-8").split())
 BENCH = (REPOSITORY / "bench/README.md").read_text(encoding="utf-8")
 
 
@@ -19,16 +20,16 @@ def said(pattern: str) -> tuple[str, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def test_permissions_and_limits() -> None:
-    """Permissions of each role, and the largest body."""
-    assert said(r"tuning jobs: (\d+) permissions") == (str(len(deploy.JOB_CALLS)),)
-    assert said(r"delete objects: (\d+)\)") == (str(len(deploy.OBJECT_CALLS)),)
-    assert said(r"also has (\d+) permissions on models") == (str(len(deploy.MODEL_CALLS)),)
+def test_limits() -> None:
+    """The largest body, and the seconds after which a delivery takes a claim over, and until which Cloud Scheduler has to retry."""
     assert said(r"413 \| more than (\d+) KiB") == (str(request.LIMIT // 1024),)
+    assert said(r"waits up to (\d+) s for the job") == (f"{claims.WAIT_S:g}",)
+    assert said(r"a repeat more than (\d+) s after the first") == (f"{claims.LEASE_S:g}",)
+    assert said(r"last retry must come at least (\d+) s after") == (f"{claims.FREE_AFTER_S:g}",)
 
 
 def test_the_cost() -> None:
-    """The calls of a month that the page calls free are within the free part of its own table, by 1 vCPU and 1 GiB."""
+    """The calls of a month that the page calls free are within the free part that it names, by 1 vCPU and 1 GiB."""
     cpu, memory, calls = said(r"free each month: ([0-9,]+) vCPU-s, ([0-9,]+) GiB-s, (\d+) million requests")
     assert said(
         "A (thousand) calls a day of (two) seconds each, and a tick every (ten) minutes, stay within the free tier"
