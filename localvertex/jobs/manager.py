@@ -328,7 +328,8 @@ class Jobs:
             earlier=stored.hidden.get("counts", {}),
         )
         if job.get("persistentResourceId"):
-            options = replace(options, slow_start=0.0)  # its machines are there
+            # Its machines run already; it spares what creating them takes (page persistent-resource-train, 2025-08-28).
+            options = replace(options, provision=0.0, slow_start=0.0)
         owners = [name, *(str(stored.hidden[key]) for key in ("study", "pipeline") if key in stored.hidden)]
         state = PENDING
 

@@ -248,6 +248,21 @@ def test_the_recorded_pace() -> None:
         paced(run, "none", 2.0)
 
 
+def test_a_job_on_a_persistent_resource_waits_for_no_machines(tmp_path: Path) -> None:
+    """A persistent resource has its machines: neither getting them nor their start takes time (page persistent-resource-train)."""
+    with_trainer(tmp_path)
+    waits = RunOptions(grace=0.2, provision=3600, slow_start=3600)
+    store, over = ResourceStore(tmp_path), threading.Event()
+    jobs = Jobs(Settings(tmp_path, checks=False, run=waits), store, ignored)
+    jobs.listen(lambda _, state: over.set() if state == states.SUCCEEDED else None)
+    spec = job(pool("pass"), persistentResourceId="warm")
+    jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": spec})
+    succeeded = over.wait(60)
+    jobs.close()
+    store.close()
+    assert succeeded
+
+
 def test_a_full_disk_is_the_reason_that_is_given(tmp_path: Path) -> None:
     """SQLite rolls a transaction back by itself where the disk is full; the error still says so, and the file can be used."""
     database = Database(tmp_path / "x.sqlite3", "CREATE TABLE IF NOT EXISTS rows (text TEXT);")
