@@ -96,7 +96,7 @@ def chosen(
     if found is None:
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
-        return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else "engine is none")
+        return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else why)
     try:
         here = found.image(image)
         if here is None and options.pull == "missing" and not base:
@@ -121,7 +121,7 @@ def with_packages(
     options: RunOptions,
     root: Path,
     execute: packages.Execute,
-    step: packages.Step,
+    begin_step: packages.BeginStep,
     give_up: Callable[[], bool],
 ) -> Container:
     """Return a container with packages installed by its own pip, as the executor of a prebuilt image does; once for each image.
@@ -149,26 +149,26 @@ def with_packages(
         finally:
             container.engine.call(*container.engine.removal(name)[1:])
 
-    def build() -> Mapping[str, packages.Steps]:
+    def build() -> Mapping[str, packages.InstallationLog]:
         folder.mkdir()
-        steps: packages.Steps = []
+        log: packages.InstallationLog = []
         if container.is_another_user:
             engine.open_to_all([folder])
         inside = [f"/vertexrig/{file.name}" for file in files]
         try:
             for file, place in zip(files, inside, strict=True):
-                steps.append((file.name, False, step(file, False)))
+                log.append((file.name, False, begin_step(file, False)))
                 if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
                     raise PackageError(
                         f"package {file.name} cannot be installed in {container.image.name}; pip's output says why"
                     )
             for file, place in zip(files, inside, strict=True):
-                steps.append((file.name, True, step(file, True)))
+                log.append((file.name, True, begin_step(file, True)))
                 if pip(place) != 0:
                     raise PackageError(f"the requirements of {file.name} cannot be installed in {container.image.name}")
         finally:
             container.engine.reclaim(container.image, [folder], _labels(root, options))
-        return {"steps": steps}
+        return {"steps": log}
 
     begun(root)
     with answered(container):

@@ -38,12 +38,14 @@ from vertexrig.waiting import waiting
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
 
-Said = list[tuple[str, str]]
-"""Lines of pip, each with its severity."""
-Steps = list[tuple[str, bool, Said]]
-"""The steps of an installation: the package, whether its requirements are installed, and what pip said."""
-Step = Callable[[Path, bool], Said]
-"""Called before a package is installed (False), and before its requirements are (True); returns the list that gets pip's lines."""
+PipLines = list[tuple[str, str]]
+"""What one call of pip printed: lines, each with its severity."""
+InstallationLog = list[tuple[str, bool, PipLines]]
+"""An installation, step by step: the package, whether its requirements are installed, and what pip printed."""
+BeginStep = Callable[[Path, bool], PipLines]
+"""Called before a package is installed (False), and before its requirements are (True). It returns an empty list, to which `Execute`
+adds what pip prints.
+"""
 
 _READY = "ready.json"
 _INSTALLERS = ("pip", "setuptools", "wheel")
@@ -179,8 +181,8 @@ def layer(
     supplied: Supplied,
     env: Mapping[str, str],
     execute: Execute,
-    step: Step = lambda package, requirements: [],
-    give_up: Callable[[], bool] = lambda: False,
+    begin_step: BeginStep,
+    give_up: Callable[[], bool],
 ) -> Path:
     """Return the interpreter of the environment for these packages; made when it is not in the cache.
 
@@ -192,14 +194,14 @@ def layer(
         supplied: What the image has. Of its modules, those that the packages import and this machine lacks are installed, if pip can.
         env: What pip, and so a package's setup.py, sees of the user's environment.
         execute: Runs pip.
-        step: Called before each package and its requirements, if they are not in the cache.
+        begin_step: Called before each package and its requirements, if they are not in the cache.
         give_up: Asked while another process makes the same environment; True ends the wait.
 
     Raises:
         PackageError: A package does not install; the message names it.
     """
     folder = cache / layer_key(base, image, packages)
-    return once(folder, give_up, lambda: _build(base, folder, packages, supplied, env, execute, step))
+    return once(folder, give_up, lambda: _build(base, folder, packages, supplied, env, execute, begin_step))
 
 
 def layer_of_commands(
@@ -307,9 +309,9 @@ def layer_note(python: Path, what: str) -> str:
     return str(_kept(python.parent.parent).get(what) or "")
 
 
-def steps_of(folder: Path | None) -> Steps:
-    """Return what pip said when the environment in a folder was made; nothing of one that is not known."""
-    return _kept(folder).get("steps") or [] if folder else []
+def installation_log(folder: Path) -> InstallationLog:
+    """Return what pip printed when the environment in a folder was made; nothing of one that is not known."""
+    return _kept(folder).get("steps") or []
 
 
 def _kept(folder: Path) -> dict[str, Any]:
@@ -327,16 +329,16 @@ def _build(
     supplied: Supplied,
     env: Mapping[str, str],
     execute: Execute,
-    step: Step,
+    begin_step: BeginStep,
 ) -> Mapping[str, Any]:
     # Otherwise pip writes lines into the job's log about which its user can do nothing.
     env = {**env, **QUIET_PIP}
     python = _venv(base, folder, "", env, execute, bare=_has_pip(base))
     site = next(folder.glob("lib/python*/site-packages"))
     pip = _pip(base, python)
-    steps: Steps = []
+    log: InstallationLog = []
     for package in packages:
-        steps.append((package.name, False, step(package, False)))
+        log.append((package.name, False, begin_step(package, False)))
         options = ["--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
         argv = [*pip, "install", *options, str(package)]
         with waiting(f"pip, which installs {package.name}"):
@@ -345,7 +347,7 @@ def _build(
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
     required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
     required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
-    steps += [(package.name, True, step(package, True)) for package in packages]
+    log += [(package.name, True, begin_step(package, True)) for package in packages]
     constraints = folder / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in supplied.constraints), encoding="utf-8")
     # No warnings of conflicts: they are between packages of this machine, which the job does not use.
@@ -364,7 +366,7 @@ def _build(
             if execute(quietly, env) == 0:
                 names = ", ".join(lacking)
                 added = f"this machine lacked {names}, which the image has: pip installed the newest versions"
-    return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": steps}
+    return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": log}
 
 
 def _imported(site: Path) -> set[str]:

@@ -39,7 +39,7 @@ def replica_command(
     pool: Pool,
     replicas: Sequence[cluster.Replica],
     program: ReplicaProgram,
-    job: Mapping[str, Any],
+    spec: Mapping[str, Any],
     options: RunOptions,
     root: Path,
 ) -> Command:
@@ -50,7 +50,7 @@ def replica_command(
         pool: Its worker pool.
         replicas: All replicas of the job.
         program: What the pool runs.
-        job: The CustomJobSpec.
+        spec: The CustomJobSpec.
         options: The job's.
         root: The local Vertex's folder.
     """
@@ -59,7 +59,7 @@ def replica_command(
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     metrics = str(job_files.metric_file(root, options.job_id, one.name))
-    set_by_service = _service_variables(one, pool, replicas, job, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
+    set_by_service = _service_variables(one, pool, replicas, spec, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
@@ -157,13 +157,13 @@ def startup_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _service_variables(
-    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
+    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], spec: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
     """Return the variables that the service sets."""
     # A trial has the id of its tuning job (a course's trials write to one folder of that name, index id 3894846042).
     job_id = options.study_id or options.job_id
     identity = cluster.Identity(job_id, options.project_number, options.region, options.trial)
-    found = dict(cluster.service_environment(replicas, one, job, identity))
+    found = dict(cluster.service_environment(replicas, one, spec, identity))
     # as Kubernetes names services, in the names that a public program noted (read 2026-11-22)
     for other in replicas:
         host, _, port = other.address.rpartition(":")

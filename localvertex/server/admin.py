@@ -71,7 +71,7 @@ class Admin:
             held = sorted(self.jobs.held)
             return {
                 **self.about,
-                "engine": engine.wanted(self.jobs.settings.run.engine),
+                "engine": engine.wanted(self.jobs.settings.options.engine),
                 "queue": self.jobs.queue.state(),
                 "faults": faults,
                 "held": held,
@@ -96,7 +96,7 @@ class Admin:
                     "displayName": one.body.get("displayName", ""),
                     "state": one.body.get("state", ""),
                     "ended": ended,
-                    "step": self.jobs.steps.get(one.name, ""),
+                    "step": self.jobs.progress.get(one.name, ""),
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Only at its end: of a study it reads the job of each trial.

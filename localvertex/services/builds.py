@@ -127,7 +127,7 @@ class Builds:
         project, location, id_ = path["project"], path.get("location", "global"), str(uuid.uuid4())
         parent = _parent(path)
         made = build_config.substituted(given, build_config.built_ins(project, location, id_, self.account))
-        found, why = engine.look(self.settings.run.engine)
+        found, why = engine.look(self.settings.options.engine)
         if found is None:
             raise precondition(
                 f"Cloud Build needs a container engine on this machine, and none answers ({why}). Install docker "
@@ -167,7 +167,7 @@ class Builds:
                 absent = own is None and name not in earlier and found.image(name) is None
             except UsageError as error:
                 raise precondition(f"build step {number}: {error}") from None
-            pulled = absent and self.settings.run.pull == "missing" and found.call("pull", name, timeout=None)
+            pulled = absent and self.settings.options.pull == "missing" and found.call("pull", name, timeout=None)
             if absent and (not pulled or pulled.returncode):
                 raise precondition(
                     f"build step {number}: the image {name} is not on this machine. Steps of gcr.io/cloud-builders/docker and "
@@ -457,7 +457,7 @@ class _Build:
             script.chmod(0o755)
             entry, words = f"{build_config.WORKSPACE}/{script.name}", []
         settings = self.builds.settings
-        options = replace(settings.run, job_id=self._job)
+        options = replace(settings.options, job_id=self._job)
         container = containers.Container(self.engine, image, self.engine.user_id(image))
         place = f"{build_config.WORKSPACE}/{folder.relative_to(self.workspace.resolve())}".removesuffix("/.")
         mounts = {Path(here): place for place, here in folders.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import httpx
 from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Line
+from localvertex.runner import JobResult, Line
 from localvertex.state import bind
 from tests.support.tools import environments
 
@@ -144,6 +145,15 @@ def run_study(
     """A HyperparameterTuningJob, run to its end in this process."""
     with LocalJobs(settings, watcher or Watcher()) as here:
         return here.follow(here.add({}, data), **follow)
+
+
+def exit_code(result: JobResult) -> int:
+    """The status of the replica that failed a job, from the job's error; 0 of a job that succeeded."""
+    if result.error is None:
+        return 0
+    found = re.search(r"non-zero status of (\d+)", result.error.message)
+    assert found is not None, result.error
+    return int(found[1])
 
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
