@@ -120,9 +120,7 @@ def with_packages(
     files: Sequence[Path],
     options: RunOptions,
     root: Path,
-    execute: packages.Execute,
-    begin_step: packages.BeginStep,
-    give_up: Callable[[], bool],
+    installer: packages.Installer,
 ) -> Container:
     """Return a container with packages installed by its own pip, as the executor of a prebuilt image does; once for each image.
 
@@ -132,7 +130,7 @@ def with_packages(
     digest = hashlib.sha256(container.image.id.encode())
     for file in files:
         digest.update(f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
-    folder = root / "envs" / f"image-{digest.hexdigest()[:20]}"
+    folder = installer.cache / f"image-{digest.hexdigest()[:20]}"
 
     def pip(*words: str) -> int:
         name = _name(options.job_id, "pip")
@@ -145,7 +143,7 @@ def with_packages(
             labels=_labels(root, options), mounts=mounts, read_only=_read_only(root, options), options=[*_user(container), *given],
         )  # fmt: skip
         try:
-            return execute(argv, {**os.environ, **own})
+            return installer.execute(argv, {**os.environ, **own})
         finally:
             container.engine.call(*container.engine.removal(name)[1:])
 
@@ -157,13 +155,13 @@ def with_packages(
         inside = [f"/vertexrig/{file.name}" for file in files]
         try:
             for file, place in zip(files, inside, strict=True):
-                log.append((file.name, False, begin_step(file, False)))
+                log.append((file.name, False, installer.begin_step(file, False)))
                 if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
                     raise PackageError(
                         f"package {file.name} cannot be installed in {container.image.name}; pip's output says why"
                     )
             for file, place in zip(files, inside, strict=True):
-                log.append((file.name, True, begin_step(file, True)))
+                log.append((file.name, True, installer.begin_step(file, True)))
                 if pip(place) != 0:
                     raise PackageError(f"the requirements of {file.name} cannot be installed in {container.image.name}")
         finally:
@@ -172,7 +170,7 @@ def with_packages(
 
     begun(root)
     with answered(container):
-        packages.once(folder, give_up, build)
+        packages.once(folder, installer.give_up, build)
     return replace(container, packages=folder)
 
 

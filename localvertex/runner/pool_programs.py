@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
@@ -65,10 +64,7 @@ class Preparation:
         pool: The worker pool.
         options: The job's.
         root: The local Vertex's folder.
-        env: What pip sees of the user's environment.
-        execute: Runs pip, or the engine that pulls an image (`packages.Execute`).
-        begin_step: Called before each installation; see `packages.layer`.
-        give_up: Whether the job is to end.
+        installer: Makes environments; it also runs the engine that pulls an image.
         log: Called with what is made beside the packages.
         on_container: Called with the container of an image that runs as itself, before packages are installed in it.
     """
@@ -76,10 +72,7 @@ class Preparation:
     pool: Pool
     options: RunOptions
     root: Path
-    env: Mapping[str, str]
-    execute: packages.Execute
-    begin_step: packages.BeginStep
-    give_up: Callable[[], bool]
+    installer: packages.Installer
     log: Callable[[str], None]
     on_container: Callable[[containers.Container], None]
 
@@ -108,7 +101,7 @@ class Preparation:
         """Return whether the pool's image runs as itself."""
         stand_in = image_stand_ins.find(self.root, self.pool.image)
         base = stand_in.base if stand_in is not None else ""
-        return containers.chosen(self.pool.image, self.options, self.execute, self.log, base)
+        return containers.chosen(self.pool.image, self.options, self.installer.execute, self.log, base)
 
     def _of_container(self, container: containers.Container) -> ReplicaProgram:
         """Return the program of a pool whose image runs as itself."""
@@ -116,9 +109,7 @@ class Preparation:
         if pool.python_package is None:
             return ReplicaProgram(_command(pool), tuple(pool.args), container=container)
         files = [_package(uri, root) for uri in pool.package_uris]
-        container = containers.with_packages(
-            container, files, self.options, root, self.execute, self.begin_step, self.give_up
-        )
+        container = containers.with_packages(container, files, self.options, root, self.installer)
         assert container.packages is not None
         log = packages.installation_log(container.packages)
         return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, installation=log)
@@ -134,22 +125,19 @@ class Preparation:
         4. the folder that `local.images` names;
         5. the job's command, if the image is a prebuilt one or Docker Hub's of Python.
         """
-        pool, options, root, env, execute = self.pool, self.options, self.root, self.env, self.execute
+        pool, options, root, installer = self.pool, self.options, self.root, self.installer
         # The folder of `local.images`: the user has named it for this machine, so it comes before an image that is built.
         local = first_match(options.images, pool.image)
         stand_in = image_stand_ins.find(root, pool.image) if local is None else None
-        interpreter = python_for(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)
+        interpreter = python_for(stand_in.base if stand_in else pool.image, options, self.log, installer.give_up)
         if stand_in is not None:
-            python = packages.layer_of_pip(
-                interpreter, stand_in.base, stand_in.pip, root / "envs", env, execute, self.give_up
-            )
+            python = installer.layer_of_pip(interpreter, stand_in.base, stand_in.pip)
             return _of_stand_in(pool, stand_in, interpreter, python)
-        layer = partial(packages.layer, env=env, execute=execute, begin_step=self.begin_step, give_up=self.give_up)
         if pool.python_package is not None:
-            return _of_package(pool, interpreter, root, layer)
+            return _of_package(pool, interpreter, root, installer)
         sources = first_match(options.built, pool.image)
         if sources is not None and local is None:
-            return _of_built_image(pool, sources, interpreter, root, layer)
+            return _of_built_image(pool, sources, interpreter, installer)
         command = _command(pool)
         if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
             raise nowhere(pool.image, choice, options, root)
@@ -157,7 +145,7 @@ class Preparation:
         # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
         installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
         if installs:
-            python = packages.layer_of_commands(interpreter, pool.image, root / "envs", env, execute, self.give_up)
+            python = installer.layer_of_commands(interpreter, pool.image)
             interpreter = replace(interpreter, python=str(python))
         if local is not None:
             return replace(_mapped(local, head, tuple(pool.args), interpreter, pool.image), installs=installs)
@@ -201,11 +189,11 @@ def _of_stand_in(pool: Pool, stand_in: ImageStandIn, interpreter: packages.Inter
 
 
 def _of_package(
-    pool: Pool, interpreter: packages.Interpreter, root: Path, layer: Callable[..., Path]
+    pool: Pool, interpreter: packages.Interpreter, root: Path, installer: packages.Installer
 ) -> ReplicaProgram:
     """Install the packages of a pool, and return the program that runs its module."""
     files = [_package(uri, root) for uri in pool.package_uris]
-    python = layer(interpreter, pool.image, files, root / "envs", _supplied(pool.image))
+    python = installer.layer(interpreter, pool.image, files, _supplied(pool.image))
     interpreter = packages.with_own(interpreter, python)
     settings, keras = keras2.of_image(interpreter, pool.image)
     return ReplicaProgram(
@@ -246,13 +234,13 @@ def _broken_text(python: Path, image: str) -> str:
 
 
 def _of_built_image(
-    pool: Pool, sources: TrainerSources, interpreter: packages.Interpreter, root: Path, layer: Callable[..., Path]
+    pool: Pool, sources: TrainerSources, interpreter: packages.Interpreter, installer: packages.Installer
 ) -> ReplicaProgram:
     """Build and install the trainer that a pool's image is made of, and return the program that starts as the image does."""
     file = builder.build(sources.path, sources.packages, module=sources.module, verify=False).path
     # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
     # needs no other one.
-    python = layer(interpreter, pool.image.partition(":")[0], [file], root / "envs", packages.Supplied())
+    python = installer.layer(interpreter, pool.image.partition(":")[0], [file], packages.Supplied())
     interpreter = packages.with_own(interpreter, python)
     settings, keras = keras2.of_version(interpreter, sources.version if sources.framework == "tf" else "")
     return ReplicaProgram(

@@ -270,10 +270,13 @@ class _JobRun:
             pool,
             self.options,
             self.root,
-            env=user_environment(self.options, self.folder / "config"),
-            execute=self._run_installer,
-            begin_step=begin_step,
-            give_up=lambda: self.control.ends,
+            installer=packages.Installer(
+                cache=self.root / "envs",
+                env=user_environment(self.options, self.folder / "config"),
+                execute=self._run_installer,
+                begin_step=begin_step,
+                give_up=lambda: self.control.ends,
+            ),
             log=self._own_line_now,
             # Known to the job's end, also if an installation in it fails.
             on_container=lambda container: self.containers.update({pool.index: container}),
