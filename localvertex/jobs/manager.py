@@ -22,7 +22,7 @@ from localvertex.runner.job_files import job_folder
 from localvertex.runner.lines import SERVICE, Line
 from localvertex.runner.options import Control
 from localvertex.runner.result import SUSPENDED, JobError, JobResult
-from localvertex.runner.run import run_job
+from localvertex.runner.run import JobRun
 from localvertex.runner.warm import Warmth
 from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
@@ -332,16 +332,16 @@ class Jobs:
                 log.enter(state)
                 self._reach(name, state, spec, region, control)
 
-            result = run_job(
+            result = JobRun(
                 spec,
-                root=self.settings.root,
-                control=control,
-                options=options,
+                root=self.settings.root.absolute(),
                 on_line=log.add,
                 on_state=on_state,
                 on_pause=log.flush,
+                control=control,
+                options=options,
                 warmth=self._warmth,
-            )
+            ).run()
         if result.state == SUSPENDED:
             with suppress(sqlite3.Error, OSError):  # a full disk: the next server then counts anew
                 self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))

@@ -32,7 +32,7 @@ from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
 from localvertex.runner.options import Control, RunOptions
 from localvertex.runner.policy import Action
 from localvertex.runner.replica import INSTALLED, replica_command, user_environment
-from localvertex.runner.result import SUSPENDED, JobError, JobResult, new_job_id
+from localvertex.runner.result import SUSPENDED, JobError, JobResult
 from localvertex.runner.warm import MODULES, Warmth
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.spec import cluster
@@ -51,44 +51,6 @@ _LINES_PRINTED, _LONGEST_PRINTED = 5, 300
 """Last lines of a failed replica that the result has, and the most characters of each."""
 _LINES_FOR_HINT = 10
 """Last lines of a replica's errors in which the cause of a failure is looked for."""
-
-
-def run_job(
-    spec: Mapping[str, Any],
-    *,
-    root: Path | str,
-    on_line: OnLine = lambda line: None,
-    on_state: Callable[[str], None] = lambda state: None,
-    on_pause: Callable[[], None] = lambda: None,
-    control: Control | None = None,
-    options: RunOptions | None = None,
-    warmth: Warmth | None = None,
-) -> JobResult:
-    """Run a CustomJobSpec to its end, in the calling thread.
-
-    Args:
-        spec: It, as canonical data (`spec.Document.job`).
-        root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
-        on_line: Called with each line of output, in this thread.
-        on_state: Called with each new state of the job: not with PENDING, in which it begins, nor with the last one, which the result holds.
-        on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
-        control: Cancels the job or injects faults, from other threads.
-        options: See `RunOptions`.
-        warmth: Has processes from which replicas start warm; None starts each one cold.
-
-    Returns:
-        How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
-    """
-    options = options or RunOptions()
-    # Folders, marks and container names are made of the id, so it is fixed before anything starts.
-    options = replace(options, job_id=options.job_id or new_job_id())
-    run = _JobRun(spec, Path(root).absolute(), on_line, on_state, on_pause, control or Control(), options, warmth)
-    try:
-        return run.go()
-    finally:
-        run.close()
-        if control is None:
-            run.control.close()
 
 
 def _loopback(pool: int, index: int) -> str:
@@ -123,30 +85,39 @@ class _Member:
     installation_logged: bool = False  # its log has the installation's lines already: its next start writes none
 
 
-class _JobRun:
-    """A job that runs. For the arguments see `run_job`; `close` frees what `go` has taken."""
+@dataclass
+class JobRun:
+    """Runs a CustomJobSpec to its end, in the calling thread.
 
-    def __init__(
-        self,
-        spec: Mapping[str, Any],
-        root: Path,
-        on_line: OnLine,
-        on_state: Callable[[str], None],
-        on_pause: Callable[[], None],
-        control: Control,
-        options: RunOptions,
-        warmth: Warmth | None,
-    ) -> None:
-        self.spec, self.root, self.options, self.control = dict(spec), root, options, control
-        self.pools = [pool for pool in Document("CustomJobSpec", self.spec).running if pool.replica_count > 0]
-        self.folder = job_files.job_folder(root, options.job_id)
+    Args:
+        spec: It, as canonical data (`spec.Document.job`).
+        root: The local Vertex's folder, absolute: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
+        on_line: Called with each line of output, in this thread.
+        on_state: Called with each new state of the job: not with PENDING, in which it begins, nor with the last one, which the result holds.
+        on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
+        control: Cancels the job or injects faults, from other threads.
+        options: See `RunOptions`.
+        warmth: Has processes from which replicas start warm; None starts each one cold.
+    """
+
+    spec: Mapping[str, Any]
+    root: Path
+    on_line: OnLine
+    on_state: Callable[[str], None]
+    on_pause: Callable[[], None]
+    control: Control
+    options: RunOptions
+    warmth: Warmth | None
+
+    def __post_init__(self) -> None:
+        self.pools = [pool for pool in Document("CustomJobSpec", dict(self.spec)).running if pool.replica_count > 0]
+        self.folder = job_files.job_folder(self.root, self.options.job_id)
         # Asked now, because the first log line makes the folder.
         self.begun_by_earlier_server = self.folder.exists()
-        self.files = LogFiles(self.folder / "logs", root)
-        self.children = Children(self._printed_line, control.fileno(), self._started)
-        self.warmth = warmth
+        self.files = LogFiles(self.folder / "logs", self.root)
+        self.children = Children(self._printed_line, self.control.fileno(), self._started)
         self.scheduling = policy.scheduling_of(self.spec)
-        self.counts = policy.Counts(**options.earlier)
+        self.counts = policy.Counts(**self.options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
         # The list to which `_run_installer` adds what pip prints; `_install` begins a new one for each call of pip.
@@ -162,11 +133,18 @@ class _JobRun:
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
         self.began_at = time.monotonic()
-        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, PENDING
+        self._state = PENDING
 
     # from start to end
 
-    def go(self) -> JobResult:
+    def run(self) -> JobResult:
+        """Run the job, and return how it ended. One that cannot be started ends as failed, with the reason; nothing is raised for it."""
+        try:
+            return self._run()
+        finally:
+            self._close()
+
+    def _run(self) -> JobResult:
         try:
             self._service_lines(servicelog.BEFORE)
             while True:
@@ -178,7 +156,7 @@ class _JobRun:
                         self._prepare()
                     self._run_replicas()
                 except _Again:
-                    self.enter(PENDING)
+                    self._enter(PENDING)
         except _Ended as end:
             return self._end(end.state, end.error)
         except VertexrigError as error:
@@ -334,12 +312,12 @@ class _JobRun:
                 self._start(member)
             if self.deadline == float("inf"):  # the timeout runs on when the job starts again
                 self.deadline = time.monotonic() + self.scheduling.timeout - self.counts.used
-            self.enter(RUNNING)
+            self._enter(RUNNING)
             while True:
                 self._poll(None)
         except _Ended as end:
             if end.state == SUCCEEDED:
-                self.enter(RUNNING)  # the primary replica may end before the last one has started
+                self._enter(RUNNING)  # the primary replica may end before the last one has started
             self._stop_all(end.grace)
             raise
         except _Again as again:
@@ -399,7 +377,7 @@ class _JobRun:
         if self.control.suspended:
             raise _Ended(SUSPENDED)
         if self.control.cancelled:
-            self.enter(CANCELLING)
+            self._enter(CANCELLING)
             raise _Ended(CANCELLED, policy.ON_CANCEL)
         preempted, killed = self.control.take_faults()
         for name in killed:
@@ -561,7 +539,7 @@ class _JobRun:
         head = list(program.head) if program is not None else []
         return head[head.index("-m") + 1].partition(".")[0] if "-m" in head[:-1] else ""
 
-    def close(self) -> None:
+    def _close(self) -> None:
         # In this order: replicas may write and listen until they have ended.
         self.children.close()
         for name in self.members:
@@ -586,7 +564,7 @@ class _JobRun:
         if member is not None and (line.stderr or line.severity not in _ORDINARY):
             member.errors.append(line.text)
         self.files.write(line)
-        self._on_line(line)
+        self.on_line(line)
 
     def _own_line(self, text: str, severity: str = "INFO", *, shown: bool = True) -> None:
         """Write a line that the service would not. A rehearsal prints it only if `shown`."""
@@ -612,11 +590,11 @@ class _JobRun:
     def _flush(self) -> None:
         """Hand on the lines so far."""
         self.files.flush()
-        self._on_pause()
+        self.on_pause()
 
-    def enter(self, state: str) -> None:
+    def _enter(self, state: str) -> None:
         """Report a state of the job to `on_state`, if it is a new one."""
         if state != self._state:
             self._state = state
             self._flush()
-            self._on_state(state)
+            self.on_state(state)

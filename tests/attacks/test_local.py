@@ -22,10 +22,10 @@ import pytest
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, Line, RunOptions, run_job
+from localvertex.runner import Control, Line, RunOptions
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 from tests.localvertex import test_warm
-from tests.support.jobkit import PARENT, Api, job, pool, sdist
+from tests.support.jobkit import PARENT, Api, job, pool, run_job, sdist
 from tests.support.tools import REPOSITORY, UNTRACED
 from vertexrig import guard
 from vertexrig.errors import UsageError

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localvertex.hints import hint
-from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, left, podman
-from tests.support.jobkit import container, exit_code, job, sdist
+from tests.support.jobkit import container, exit_code, job, run_job, sdist
 from tests.support.tools import brief
 from vertexrig.project.local import LocalImage
 

@@ -19,9 +19,9 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
-from localvertex.runner import Line, RunOptions, keras2, run_job
+from localvertex.runner import Line, RunOptions, keras2
 from localvertex.runner.packages import Interpreter
-from tests.support.jobkit import Api, job, output, pool, run_study, with_trainer
+from tests.support.jobkit import Api, job, output, pool, run_job, run_study, with_trainer
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.spec.trial import Trial
 

@@ -13,8 +13,8 @@ from localvertex import server
 from localvertex.hints import hint, may_be_version
 from localvertex.jobs.metrics import last_values
 from localvertex.jobs.settings import Settings
-from localvertex.runner import RunOptions, run_job
-from tests.support.jobkit import IMAGE, Api, job, pool, run_study, with_trainer
+from localvertex.runner import RunOptions
+from tests.support.jobkit import IMAGE, Api, job, pool, run_job, run_study, with_trainer
 from tests.support.tools import need
 
 TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"

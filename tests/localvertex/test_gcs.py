@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import RunOptions, children, run_job, supervisor
-from tests.support.jobkit import container, job, pool
+from localvertex.runner import RunOptions, children, supervisor
+from tests.support.jobkit import container, job, pool, run_job
 from vertexrig.project.local import LocalImage
 
 WRITES = """

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import RunOptions, children, replica, run_job
+from localvertex.runner import RunOptions, children, replica
 from localvertex.runner.children import Command, Isolation
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.result import JobResult
-from tests.support.jobkit import container, job
+from tests.support.jobkit import container, job, run_job
 from vertexrig.project.local import LocalImage
 
 pytestmark = pytest.mark.skipif(

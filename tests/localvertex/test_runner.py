@@ -29,7 +29,6 @@ from localvertex.runner import (
     policy,
     pool_programs,
     run,
-    run_job,
 )
 from localvertex.runner.children import Children, Command, Exit
 from localvertex.runner.containers import Choice
@@ -37,7 +36,7 @@ from localvertex.runner.lines import OF_PACKAGE, Splitter
 from localvertex.runner.policy import Action, Counts, Scheduling
 from localvertex.runner.replica import user_environment
 from localvertex.runner.result import JobError
-from tests.support.jobkit import container, exit_code, job, output, pool, sdist
+from tests.support.jobkit import container, exit_code, job, output, pool, run_job, sdist
 from vertexrig.project.local import LocalImage
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document, Pool
@@ -407,7 +406,7 @@ def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
     )
     script = (
-        "import json, sys\nfrom localvertex.runner import run_job\n"
+        "import json, sys\nfrom tests.support.jobkit import run_job\n"
         "run_job(json.loads(sys.argv[1]), root=sys.argv[2], on_line=lambda line: print(line.text, flush=True))"
     )
     spec = json.dumps(job(pool(code), pool(code)))

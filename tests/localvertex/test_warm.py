@@ -18,11 +18,11 @@ import pytest
 
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions
 from localvertex.runner.run_time_variables import read_at_import
 from localvertex.runner.warm import Warmth, preload_of
 from tests.support import jobkit
-from tests.support.jobkit import IMAGE, container, exit_code, job, output, run_study, sdist, with_trainer
+from tests.support.jobkit import IMAGE, container, exit_code, job, output, run_job, run_study, sdist, with_trainer
 from tests.support.tools import installed
 from vertexrig.project.local import LocalImage
 from vertexrig.trainer_source.follow import follow
