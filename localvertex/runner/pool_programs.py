@@ -101,7 +101,7 @@ class Preparation:
         """Return whether the pool's image runs as itself."""
         stand_in = image_stand_ins.find(self.root, self.pool.image)
         base = stand_in.base if stand_in is not None else ""
-        return containers.chosen(self.pool.image, self.options, self.installer.execute, self.log, base)
+        return containers.chosen(self.pool.image, self.options, self.root, self.installer.execute, self.log, base)
 
     def _of_container(self, container: containers.Container) -> ReplicaProgram:
         """Return the program of a pool whose image runs as itself."""
@@ -109,9 +109,9 @@ class Preparation:
         if pool.python_package is None:
             return ReplicaProgram(_command(pool), tuple(pool.args), container=container)
         files = [_package(uri, root) for uri in pool.package_uris]
-        container = containers.with_packages(container, files, self.options, root, self.installer)
-        assert container.packages is not None
-        log = packages.installation_log(container.packages)
+        container = container.with_packages(files, self.installer)
+        assert container.installed is not None
+        log = packages.installation_log(container.installed)
         return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, installation=log)
 
     def _in_place_of_the_image(self, choice: containers.Choice) -> ReplicaProgram:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localvertex.runner import containers, environment, job_files
+from localvertex.runner import environment, job_files
 from localvertex.runner.children import Command, Isolation, hosts_with
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
@@ -80,8 +80,8 @@ def replica_command(
     if program.container is not None:
         words = program.argv(variables, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
-        argv, env, cleanup, inspect = containers.command(
-            program.container, pool, entry, args, mapped, one.name, host, names, options, root, folder
+        argv, env, cleanup, inspect = program.container.command(
+            pool, entry, args, mapped, one.name, host, names, folder
         )
         env |= {MARK: mark_value}
         return Command(argv, env, work, cleanup=cleanup, inspect=inspect, mark=mark, severities=severities)

@@ -472,7 +472,7 @@ class JobRun:
         """Write the last lines of the log, wait until the machines are given back, and return how the job ended."""
         if self.containers:
             one = next(iter(self.containers.values()))
-            trouble = containers.reclaim(one, self.root, self.folder, self.options)
+            trouble = one.reclaim(self.folder)
             if trouble:
                 self._own_line(trouble, "WARNING")
         found_hint = ""

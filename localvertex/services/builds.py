@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ class _End(Exception):
         super().__init__(message)
 
 
+@dataclass(eq=False)
 class Builds:
     """The builds of one server.
 
@@ -78,17 +79,14 @@ class Builds:
         programs: Returns the folder with the `docker` of `local run`.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: ResourceStore,
-        objects: ObjectStore,
-        logs: LogStore,
-        account: str,
-        programs: Callable[[], Path],
-    ) -> None:
-        self.settings, self.store, self.objects, self.logs, self.account = settings, store, objects, logs, account
-        self.programs = programs
+    settings: Settings
+    store: ResourceStore
+    objects: ObjectStore
+    logs: LogStore
+    account: str
+    programs: Callable[[], Path]
+
+    def __post_init__(self) -> None:
         self._workers = ThreadPoolExecutor(_AT_ONCE, "build")
         self._running: dict[str, _Build] = {}
 
@@ -458,12 +456,10 @@ class _Build:
             entry, words = f"{build_config.WORKSPACE}/{script.name}", []
         settings = self.builds.settings
         options = replace(settings.options, job_id=self._job)
-        container = containers.Container(self.engine, image, self.engine.user_id(image))
+        container = containers.Container(self.engine, image, options, settings.root, self.engine.user_id(image))
         place = f"{build_config.WORKSPACE}/{folder.relative_to(self.workspace.resolve())}".removesuffix("/.")
         mounts = {Path(here): place for place, here in folders.items()}
-        argv, own, removal = containers.tool(
-            container, entry, words, env, place, mounts, options, settings.root, self.folder
-        )
+        argv, own, removal = container.tool(entry, words, env, place, mounts, self.folder)
         with containers.answered(container):
             try:
                 return self._program(argv, own, folder, prefix, seconds)
