@@ -140,9 +140,9 @@ def _watcher(name: str, quiet: bool) -> Watcher:
 
     trial_of: dict[str, str] = {}
 
-    def line(job: str, one: Line) -> None:
-        who = f"trial {trial_of[job]} {one.task}" if job in trial_of else one.task
-        streams.note(f"{who} | {one.text}")
+    def on_line(job_name: str, line: Line) -> None:
+        who = f"trial {trial_of[job_name]} {line.task}" if job_name in trial_of else line.task
+        streams.note(f"{who} | {line.text}")
 
     def on_trial(trial: Mapping[str, Any]) -> None:
         trial_of[str(trial.get("customJob", ""))] = str(trial.get("id", ""))
@@ -152,7 +152,7 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     def on_state(_: str, state: str) -> None:
         streams.note(f"{name}: {short(state)}")
 
-    return Watcher(line=(lambda job, one: None) if quiet else line, state=on_state, trial=on_trial)
+    return Watcher(line=(lambda job_name, line: None) if quiet else on_line, state=on_state, trial=on_trial)
 
 
 def _next_steps(prepared: Prepared, file: Path | None, done: Rehearsal) -> None:

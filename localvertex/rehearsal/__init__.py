@@ -95,13 +95,13 @@ def rehearse(
         loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
     place_packages(prepared, root)
-    # A sweep's states are those of its trials' jobs.
+    # Of a sweep, the states would be those of its trials' jobs.
     recorder = Recorder(name, root, watcher or Watcher(), states=document.study is None, run_id=view.run_id)
     with LocalJobs(settings, recorder.watcher) as jobs:
         outer = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
-        made = jobs.add(outer, document.job if document.study is None else _limited(document.data, trials))
-        with recorder.history.running(recorder.record(jobs.get(made))):
-            return recorder.finish(jobs.follow(made, recorder.save, cancelled))
+        resource_name = jobs.add(outer, document.job if document.study is None else _limited(document.data, trials))
+        with recorder.history.running(recorder.record(jobs.get(resource_name))):
+            return recorder.finish(jobs.follow(resource_name, recorder.save, cancelled))
 
 
 def job_without_trials(name: str) -> UsageError:
