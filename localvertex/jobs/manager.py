@@ -334,7 +334,7 @@ class Jobs:
 
             result = JobRun(
                 spec,
-                root=self.settings.root.absolute(),
+                root=self.settings.root,
                 on_line=log.add,
                 on_state=on_state,
                 on_pause=log.flush,
