@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common import REPOSITORY, row
 
-from localvertex.runner import Control, Line, RunOptions, run_job
+from localvertex.runner import Control, JobRun, Line, RunOptions
 from vertexrig.project.local import LocalImage
 
 EPOCHS, STEPS, SAVE_EVERY = 6, 44, 10
@@ -53,8 +53,18 @@ def preempted(window: float) -> tuple[int, int, int]:
             "baseOutputDirectory": {"outputUriPrefix": "gs://bench/run"},
         }
         image = LocalImage(str(REPOSITORY / "trainer_pkg"), ())
-        options = RunOptions(images={"bench/trainer": image}, engine="none", extra_env={"CUDA_VISIBLE_DEVICES": "-1"})
-        result = run_job(spec, root=Path(folder), on_line=line, control=control, options=options)
+        variables = {"CUDA_VISIBLE_DEVICES": "-1"}
+        options = RunOptions(job_id="1", images={"bench/trainer": image}, engine="none", extra_env=variables)
+        result = JobRun(
+            spec,
+            root=Path(folder),
+            on_line=line,
+            on_state=lambda state: None,
+            on_pause=lambda: None,
+            control=control,
+            options=options,
+            warmth=None,
+        ).run()
     if not result.succeeded:
         raise RuntimeError(result.error)
     missing = len(resumed) - len(saved)  # the signal came where no step ended in time, as in a long validation

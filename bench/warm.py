@@ -86,7 +86,7 @@ def study(folder: Path, *, warm: bool) -> tuple[float, list[float]]:
     image = LocalImage(str(folder), (sys.executable, "main.py"), "tf")
     run = RunOptions(images={"bench/warm": image}, engine="none", warm=warm)
     begun = time.perf_counter()
-    with LocalJobs(Settings(folder / "state", slots=PARALLEL, run=run), Watcher()) as here:
+    with LocalJobs(Settings(folder / "state", slots=PARALLEL, options=run), Watcher()) as here:
         done = here.follow(here.add({}, data))
     seconds = time.perf_counter() - begun
     failed = [trial for trial in done["trials"] if trial["state"] != "SUCCEEDED"]

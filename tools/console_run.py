@@ -71,7 +71,7 @@ def photograph(target: Path) -> None:
         image.mkdir()
         (image / "main.py").write_text(TRAINER, encoding="utf-8")
         images = {"*logistic*": LocalImage(str(image), (sys.executable, "main.py"))}
-        settings = Settings(Path(folder) / ".vertexrig", slots=4, run=RunOptions(images=images))
+        settings = Settings(Path(folder) / ".vertexrig", slots=4, options=RunOptions(images=images))
         with server.running(settings) as here, httpx.Client(base_url=f"{here.url}/vertex/v1", timeout=60) as client:
             pools = {"workerPoolSpecs": [_pool()]}
             _ended(client, _create(client, "customJobs", {"displayName": "baseline", "jobSpec": pools}))

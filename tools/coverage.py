@@ -188,7 +188,9 @@ FIELDS: tuple[Coverage, ...] = (
     Coverage("CustomJobSpec.reservedIpRanges", "not served", _KEPT),
     Coverage("CustomJobSpec.pscInterfaceConfig", "not served", _KEPT),
     Coverage(
-        "CustomJobSpec.persistentResourceId", "approximated", "It must exist; the job starts without `--slow-start`."
+        "CustomJobSpec.persistentResourceId",
+        "approximated",
+        "It must exist; the job waits for no machines (`--slow-start`, `--pace`).",
     ),
     Coverage("CustomJobSpec.protectedArtifactLocationId", "not served", _KEPT),
     Coverage(

@@ -54,7 +54,7 @@ def rehearse(
         seed: What a sweep's search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
         engine: What runs images.
-        watcher: Called as jobs run; `candidates.follow` shows their states.
+        watcher: Called with lines and trials as jobs run.
     """
     loaded = workspace.loaded
     every = workspace.prepare_candidates(name)
@@ -68,7 +68,7 @@ def rehearse(
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
     gs_paths = loaded.project.local.gs_paths or "mapped"
     settings = settings_of_project(loaded, root, gs_paths=gs_paths, engine=engine, seed=seed, **asdict(pace))
-    recorder = Recorder(name, root, watcher)
+    recorder = Recorder(name, root, watcher, states=False)  # `candidates.follow` shows them
     with unwinding(), running(settings, watcher=recorder.watcher) as here:
         for one in every:
             servers.make_bucket(here, one.workspace.loaded)
@@ -96,7 +96,8 @@ def rehearse(
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
-    return recorder.finish(job.data, resume or run_ids.run_id_of(job.output), error, attempts)
+    recorder.run_id = resume or run_ids.run_id_of(job.output)
+    return recorder.finish(job.data, error, attempts)
 
 
 def _cancel(request: SubmittedRun) -> None:

@@ -114,7 +114,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     )
     settings = replace(
         settings,
-        run=replace(settings.run, slow_start=asked.slow_start),
+        options=replace(settings.options, slow_start=asked.slow_start),
         checks=not asked.no_checks,
         faults=asked.faults.parsed(),
         at_least_twice=asked.at_least_twice,

@@ -70,39 +70,39 @@ def command(
     With `--fault`, the job runs on a local Vertex with that fault, and vertexrig starts the job's candidates as `submit --watch`
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
-    extras.need("optuna", "requests")  # the extra `local` brings both; only a sweep imports optuna
+    extras.need("optuna", "requests")  # the extra `local` brings both
     from localvertex.rehearsal import job_without_trials, prepare, rehearse  # 140 ms, and an extra
 
     workspace = project.workspace(name)
-    limited = workspace  # with faults: the workspace in which a sweep has `trials` trials
+    workspace_with_faults = workspace
     if faults.texts and trials is not None:
         sweep = workspace.loaded.runnable(name)
         if not isinstance(sweep, Sweep):
             raise job_without_trials(name)
         # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
-        limited = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
+        workspace_with_faults = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
-    watcher, file_and_env = _watcher(name, quiet), next_commands.named(project.file)
+    watcher = _watcher(name, quiet)
     interrupted: list[int] = []
     if faults.texts:
         # `with_faults.rehearse` prepares every candidate, and starts a server, which handles signals.
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
-            limited,
+            workspace_with_faults,
             name,
             faults,
             pace,
             seed=seed,
             resume=resume,
             engine=engine,
-            watcher=replace(watcher, state=lambda *_: None),  # `candidates.follow` shows the states
+            watcher=watcher,
         )
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
-            must_stay(prepared.file, workspace.loaded.folder)  # refused now rather than by `_next_steps`, after the run
+            must_stay(prepared.file, workspace.loaded.folder)  # refused now: `_next_steps` writes it after the run
             done = rehearse(
                 prepared,
                 watcher=watcher,
@@ -115,7 +115,9 @@ def command(
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"to show these trials again:\n{next_commands.line('trials', name, '--local', *file_and_env)}")
+        streams.note(
+            f"to show these trials again:\n{next_commands.in_project(project.file, 'trials', name, '--local')}"
+        )
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
@@ -129,7 +131,7 @@ def command(
         streams.note("to run it on Vertex AI, with its candidates:")
         streams.note(workspace.command_line("submit", name, "--watch", literal=True), literal=True)
     else:
-        _next_steps(prepared, file_and_env, project.file, done)
+        _next_steps(prepared, project.file, done)
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
@@ -138,29 +140,29 @@ def _watcher(name: str, quiet: bool) -> Watcher:
 
     trial_of: dict[str, str] = {}
 
-    def line(job: str, one: Line) -> None:
-        who = f"trial {trial_of[job]} {one.task}" if job in trial_of else one.task
-        streams.note(f"{who} | {one.text}")
+    def on_line(job_name: str, line: Line) -> None:
+        who = f"trial {trial_of[job_name]} {line.task}" if job_name in trial_of else line.task
+        streams.note(f"{who} | {line.text}")
 
-    def trial(record: Mapping[str, Any]) -> None:
-        trial_of[str(record.get("customJob", ""))] = str(record.get("id", ""))
-        if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
-            streams.note(f"{name}: {_trial(record)}")
+    def on_trial(trial: Mapping[str, Any]) -> None:
+        trial_of[str(trial.get("customJob", ""))] = str(trial.get("id", ""))
+        if trial.get("state") in ("SUCCEEDED", "INFEASIBLE"):
+            streams.note(f"{name}: {_trial(trial)}")
 
-    def state(job: str, state: str) -> None:
+    def on_state(_: str, state: str) -> None:
         streams.note(f"{name}: {short(state)}")
 
-    return Watcher(line=(lambda job, one: None) if quiet else line, state=state, trial=trial)
+    return Watcher(line=(lambda job_name, line: None) if quiet else on_line, state=on_state, trial=on_trial)
 
 
-def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | None, done: Rehearsal) -> None:
+def _next_steps(prepared: Prepared, file: Path | None, done: Rehearsal) -> None:
     """Write the job's YAML, without this run's output folder, and print the commands to type next."""
     name, path = prepared.view.name, prepared.file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if any(trial["note"] == "best" for trial in done.trials):
-        streams.note(f"to show its best trial:\n{next_commands.line('best', name, '--local', *file_and_env)}")
+        streams.note(f"to show its best trial:\n{next_commands.in_project(file, 'best', name, '--local')}")
         streams.note(
-            f"to add a job with the best trial's parameters:\n{next_commands.line('promote', name, '--local', *file_and_env)}"
+            f"to add a job with the best trial's parameters:\n{next_commands.in_project(file, 'promote', name, '--local')}"
         )
     words = _words_to_register(prepared, done)
     if words:
@@ -168,7 +170,7 @@ def _next_steps(prepared: Prepared, file_and_env: list[object], file: Path | Non
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
         streams.note(
-            f"to use gcloud or the SDK on this machine:\n{next_commands.line('local', 'up', '--detach', *file_and_env)}"
+            f"to use gcloud or the SDK on this machine:\n{next_commands.in_project(file, 'local', 'up', '--detach')}"
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
@@ -184,7 +186,7 @@ def _words_to_register(prepared: Prepared, done: Rehearsal) -> list[str]:
     from vertexrig.studies import register, trained
 
     loaded, name = prepared.workspace.loaded, prepared.view.name
-    if prepared.document.study is not None or done.model is None or done.model_empty:
+    if prepared.document.study is not None or done.model is None or done.models_empty:
         return []
     made = register.made_with(loaded, catalog.load(), prepared.document.pools[0].image)
     files = [path.relative_to(done.model).as_posix() for path in done.model.rglob("*") if path.is_file()]
@@ -227,8 +229,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "traceback": done.traceback or None,
         "metrics": dict(done.metrics),
         "model": typed(done.model) if done.model else None,
-        "model_empty": done.model_empty,
-        "astray": [typed(path) for path in done.astray] if done.model_empty else [],
+        "model_empty": bool(done.models_empty),
+        "astray": [typed(path) for path in done.astray],
         "output": typed(done.output) if done.output else None,
         "seconds": round(done.seconds, 1),
         "differences": list(done.differences),
@@ -243,7 +245,7 @@ def _text(done: Rehearsal) -> str:
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [("run", done.run)] if done.run else []
     rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
-    if done.model_empty:
+    if done.models_empty:
         red, off = ("\x1b[1;31m", "\x1b[0m") if streams.wants_color(sys.stdout, os.environ) else ("", "")
         first, *others = done.models_empty
         more = f" and {len(others)} more" if others else ""
@@ -274,13 +276,11 @@ def _astray(done: Rehearsal) -> str:
     return f"; the trainer wrote {files}{more}, which Vertex AI does not keep: save to AIP_MODEL_DIR"
 
 
-def _trial(record: Mapping[str, Any]) -> str:
-    values = ", ".join(
-        f"{one['parameterId']}={shown(one.get('value'), DIGITS)}" for one in record.get("parameters", ())
-    )
-    metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
+def _trial(trial: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{one['parameterId']}={shown(one.get('value'), DIGITS)}" for one in trial.get("parameters", ()))
+    metrics = (trial.get("finalMeasurement") or {}).get("metrics", ())
     result = ", ".join(f"{one['metricId']} {shown(one.get('value'), DIGITS)}" for one in metrics)
-    return f"trial {record.get('id')} {record.get('state')}: {result or _first_line(str(record.get('infeasibleReason', '')))} ({values})"
+    return f"trial {trial.get('id')} {trial.get('state')}: {result or _first_line(str(trial.get('infeasibleReason', '')))} ({values})"
 
 
 def _first_line(text: str) -> str:

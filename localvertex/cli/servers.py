@@ -1,6 +1,7 @@
 """The options of verbs that run jobs on this machine, and where the local Vertex of a command line is.
 
-`rehearse` uses the same options and the same state folder. It needs no server; only with `--fault` it starts one of its own.
+`rehearse` shares the state folder, and the options of engine, pace and faults. It needs no server; only with `--fault` it starts one of
+its own.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class LocalJobs:
         # Apart from the store of a server, which would continue these jobs.
         self._folder, self._lock = _new_folder(root / "rehearsals")
         self._store = ResourceStore(self._folder)
-        self._parent = resources.parent_name(settings.run.project, settings.run.region)
+        self._parent = resources.parent_name(settings.options.project, settings.options.region)
         self._jobs = Jobs(
             replace(settings, root=root),
             self._store,
@@ -82,23 +82,23 @@ class LocalJobs:
 
         return guarded
 
-    def add(self, fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    def add(self, outer: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         """Start a job or a study, and return its resource name.
 
         Args:
-            fields: The displayName and labels.
+            outer: Its fields beside the spec: displayName and labels.
             data: Canonical: the CustomJobSpec of a job, or the HyperparameterTuningJob of a study.
 
         Raises:
             ApiError: 400, if the study cannot be searched.
         """
         if "studySpec" in data:
-            return str(self._studies.add(self._parent, {**data, **fields})["name"])
-        return str(self._jobs.add(self._parent, fields, data)["name"])
+            return str(self._studies.add(self._parent, {**data, **outer})["name"])
+        return str(self._jobs.add(self._parent, outer, data)["name"])
 
     def get(self, name: str) -> Json:
         """Return a job as the API would show it, or a study with all that is known of its trials."""
-        return self._studies.record(name) if f"/{TUNING_JOBS}/" in name else self._jobs.get(name)
+        return self._studies.whole(name) if f"/{TUNING_JOBS}/" in name else self._jobs.get(name)
 
     def follow(
         self,

@@ -17,9 +17,6 @@ from localvertex.jobs.validation import found_errors
 from vertexrig.errors import VertexrigError
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
-CREATED = PENDING
-"""The state that `create` answers."""
-
 _BEING_CANCELLED = (CANCELLING, of_pipeline(CANCELLING))
 
 NEXT: Mapping[str, frozenset[str]] = {
@@ -41,7 +38,7 @@ def require(before: str, after: str) -> None:
 
 def set_queued(body: Json, _: Json) -> None:
     """Set a resource that has not been queued yet to QUEUED; a change for `ResourceStore.change`."""
-    if body["state"] == PENDING and "startTime" not in body:
+    if body["state"] == PENDING and "startTime" not in body:  # `resources.move` gives it one when it is queued
         resources.move(body, QUEUED)
 
 
@@ -71,8 +68,8 @@ def advance(
     state: str,
     error: Mapping[str, Any] | None = None,
     check: Callable[[str, str], None] = lambda before, after: None,
-) -> str:
-    """Set a resource's state. Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
+) -> bool:
+    """Set a resource's state, and return whether it changed. Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
 
     Args:
         store: Where the resource is.
@@ -80,12 +77,11 @@ def advance(
         state: The new state.
         error: google.rpc.Status of a job that did not succeed.
         check: Raises for a change from one state to another that is not allowed.
-
-    Returns:
-        The state that it now has, "" if there is no such resource.
     """
+    changed = False
 
     def edit(body: Json, _: Json) -> bool:  # returns whether the resource has ended, for `ResourceStore.change`
+        nonlocal changed
         before = body["state"]
         if resources.has_ended(body):
             return True
@@ -93,7 +89,8 @@ def advance(
         if before in _BEING_CANCELLED and not resources.has_ended({"state": state}):
             return False
         check(before, state)
+        changed = before != state
         return resources.move(body, state, error)
 
-    body = store.change(name, edit)
-    return str(body["state"]) if body else ""
+    store.change(name, edit)
+    return changed

@@ -22,7 +22,7 @@ from localvertex.runner.job_files import job_folder
 from localvertex.runner.lines import SERVICE, Line
 from localvertex.runner.options import Control
 from localvertex.runner.result import SUSPENDED, JobError, JobResult
-from localvertex.runner.run import run_job
+from localvertex.runner.run import JobRun
 from localvertex.runner.warm import Warmth
 from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
@@ -41,15 +41,15 @@ class Watcher:
 
     Args:
         line: Called with the resource name of a job or study and each line of its log.
-        state: Called with the resource name of a custom job and its state, after each change of state except the change to QUEUED. The
-            state may be the one of the call before. There is also no call when a restarted server queues the job again.
-        trial: Called with the record of a trial at each change.
+        state: Called with the resource name of a custom job and its new state, after each change except those to QUEUED, and those by
+            which a restarted server queues the job again.
+        trial: Called with a trial, as a tuning job shows it (`Trial.record`), at each change.
         result: Called with the resource name of a custom job and how it ended, before its last state.
     """
 
     line: Callable[[str, Line], None] = lambda name, line: None
     state: Callable[[str, str], None] = lambda name, state: None
-    trial: Callable[[Json], None] = lambda record: None
+    trial: Callable[[Json], None] = lambda trial: None
     result: Callable[[str, JobResult], None] = lambda name, result: None
 
 
@@ -61,8 +61,8 @@ class Jobs:
         store: Where jobs are kept.
         keep: Stores their log lines.
         check: The checks that a new job has to pass; None leaves them out.
-        admit: Raises `ApiError` for a job that names something that does not exist under its parent, or does not fit it.
-        begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
+        admit: Raises `ApiError` for a spec that names something that does not exist under its parent, or does not fit it.
+        begin_experiment_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
         watcher: Called as they run.
 
     Attributes:
@@ -75,23 +75,24 @@ class Jobs:
         store: ResourceStore,
         keep: Keep,
         check: validation.Check | None = None,
-        admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
-        begin_run: Callable[[str], str] = lambda experiment: "",
+        admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, spec: None,
+        begin_experiment_run: Callable[[str], str] = lambda experiment: "",
         watcher: Watcher | None = None,
     ) -> None:
-        self.check, self.admit, self.begin_run = check, admit, begin_run
+        self.check, self.admit, self.begin_experiment_run = check, admit, begin_experiment_run
         self.settings, self.store, self._keep, self.watcher = settings, store, keep, watcher or Watcher()
         self.queue = Queue(settings.slots, self._run)
         containers.clean(settings.root)
-        self._warmth = Warmth() if settings.run.warm else None
+        self._warmth = Warmth() if settings.options.warm else None
         self._controls: dict[str, Control] = {}
         self._preemptions: dict[str, threading.Timer] = {}
         self._lock = threading.Lock()
         self._listeners = [self.watcher.state]
         self._closing = False
         self.held: set[str] = set()
-        # What is done for a job before it runs, such as an installation, by the names of the job and of its tuning job or pipeline.
-        self.steps: dict[str, str] = {}
+        # The last line shown of what is done for a job before it runs, such as an installation, by the names of the job and of its tuning
+        # job or pipeline.
+        self.progress: dict[str, str] = {}
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
         """Have `listener(name, state)` called after each change of a job, as `Watcher.state` is; in the thread that changes it."""
@@ -102,19 +103,19 @@ class Jobs:
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a CustomJob, or raise the service's 400 (or 403 and 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
-        outer, job = validation.custom_job(body, region, self.check)
-        self.refuse_denied(parent, CUSTOM_JOBS, job)
-        self.admit(parent, job)
-        self.refuse_for_quota(job, region)
-        if job.get("experiment") and not job.get("experimentRun"):
-            run = self.begin_run(str(job["experiment"]))
-            job = {**job, "experimentRun": run} if run else job
-        return self.add(parent, outer, job)
+        outer, spec = validation.custom_job(body, region, self.check)
+        self.refuse_denied(parent, CUSTOM_JOBS, spec)
+        self.admit(parent, spec)
+        self.refuse_for_quota(spec, region)
+        if spec.get("experiment") and not spec.get("experimentRun"):
+            run = self.begin_experiment_run(str(spec["experiment"]))
+            spec = {**spec, "experimentRun": run} if run else spec
+        return self.add(parent, outer, spec)
 
-    def refuse_denied(self, parent: str, collection: str, job: Mapping[str, Any]) -> None:
+    def refuse_denied(self, parent: str, collection: str, spec: Mapping[str, Any]) -> None:
         """Raise the service's 403 if a fault on demand denies the creation of what runs a job (t5x-on-vertex-ai issue 5)."""
         _, project, _, region = parent.split("/")
-        if self.settings.fault_for("denied", job, region):
+        if self.settings.fault_for("denied", spec, region):
             permission = f"aiplatform.{collection}.create"
             place = f"projects/{resources.project_id(project)}/locations/{region}"
             message = f"Permission '{permission}' denied on resource '//aiplatform.googleapis.com/{place}' (or it may not exist)."
@@ -122,9 +123,9 @@ class Jobs:
             info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "IAM_PERMISSION_DENIED", **of}
             raise ApiError(403, message, details=[info])
 
-    def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
+    def refuse_for_quota(self, spec: Mapping[str, Any], region: str) -> None:
         """Raise the service's 429 if a fault on demand leaves no quota for a job."""
-        if message := self.missing_quota(job, region):
+        if message := self.missing_quota(spec, region):
             detail = (
                 "[ORIGINAL ERROR] generic::resource_exhausted: com.google.cloud.ai.platform.common.errors."
                 f"AiPlatformException: code=RESOURCE_EXHAUSTED, message={message}, cause=null "
@@ -133,15 +134,15 @@ class Jobs:
             details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": detail}]
             raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded", details=details)
 
-    def missing_quota(self, job: Mapping[str, Any], region: str) -> str:
+    def missing_quota(self, spec: Mapping[str, Any], region: str) -> str:
         """Return the service's message if a fault on demand leaves no quota for a job, else ""."""
-        found = self.settings.fault_for("quota", job, region)
+        found = self.settings.fault_for("quota", spec, region)
         if found is None:
             return ""
         fits = found[1]
         catalog = load()
         items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
-        needed = quota_needs(Document("CustomJobSpec", dict(job)), catalog)
+        needed = quota_needs(Document("CustomJobSpec", dict(spec)), catalog)
         # A fault that names a region takes every quota. One that names a machine takes the quota of its CPUs or, where they have
         # none of their own, that of its accelerators.
         named = [need for need in needed if region in fits or items & set(need.item.split(" and "))]
@@ -154,31 +155,29 @@ class Jobs:
         self,
         parent: str,
         outer: Mapping[str, Any],
-        job: Mapping[str, Any],
+        spec: Mapping[str, Any],
         hidden: Mapping[str, Any] | None = None,
-        study: str = "",
     ) -> Json:
         """Store a job and queue it.
 
         Args:
             parent: Its project and location.
             outer: Its fields beside the spec: displayName, labels and the like.
-            job: Its canonical spec.
+            spec: Its canonical spec.
             hidden: What clients do not see: `trial` and `study` of a study's job, `pipeline` of a pipeline's, `quota` with the message of
                 what it lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
-            study: The tuning job whose trial it runs.
         """
-        hidden = dict(hidden or {})
+        hidden = {**(hidden or {}), "spec": dict(spec)}
         name = resources.new_name(parent, CUSTOM_JOBS)
-        fields = {**outer, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", job))}
-        made = resources.new_body(name, lifecycle.CREATED, fields)
+        fields = {**outer, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", spec))}
+        body = resources.new_body(name, PENDING, fields)
         # Both or none: a trial whose job is not recorded would be started twice after a crash.
         with self.store.database.transaction():
-            self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
-            if study:
-                self.store.adopt(study, str(hidden["trial"]), name)
-        self._enqueue(name, job)
-        return made
+            self.store.add(CUSTOM_JOBS, parent, name, body, hidden)
+            if "study" in hidden:
+                self.store.adopt(hidden["study"], hidden["trial"], name)
+        self._enqueue(name, spec)
+        return body
 
     def get(self, name: str) -> Json:
         """Return a job's body, or 404."""
@@ -224,10 +223,10 @@ class Jobs:
     def recover(self) -> None:
         """Continue the jobs of a server that was stopped or killed: they start again as after the loss of a worker."""
         for stored in self.store.unfinished(CUSTOM_JOBS):
-            state, job = stored.body["state"], stored.hidden["spec"]
+            state, spec = stored.body["state"], stored.hidden["spec"]
             if state == CANCELLING:
                 self._change(stored.name, CANCELLED, policy.ON_CANCEL)
-            elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
+            elif state == RUNNING and (spec.get("scheduling") or {}).get("disableRetries"):
                 message = (
                     "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
                 )
@@ -241,7 +240,7 @@ class Jobs:
                     )
                     self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))
                     self.store.change(stored.name, lambda own, _: resources.move(own, QUEUED))
-                self._enqueue(stored.name, job)
+                self._enqueue(stored.name, spec)
 
     def close(self) -> None:
         """Stop every process; jobs that ran go on with the next server."""
@@ -261,9 +260,9 @@ class Jobs:
     def _stored(self, name: str) -> StoredResource:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
-    def _enqueue(self, name: str, job: Mapping[str, Any]) -> None:
+    def _enqueue(self, name: str, spec: Mapping[str, Any]) -> None:
         """Put a job into the queue. One that is PENDING since its creation becomes QUEUED if it has to wait for slots."""
-        if not self.queue.submit(name, len(_replicas(job))):
+        if not self.queue.submit(name, len(_replicas(spec))):
             self._set_queued(name)
 
     def _set_queued(self, name: str) -> None:
@@ -302,7 +301,7 @@ class Jobs:
         if stored.body["state"] == CANCELLING:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
-        region, job = resources.location_of(name), stored.hidden["spec"]
+        region, spec = resources.location_of(name), stored.hidden["spec"]
         made_by_client = not {"trial", "pipeline"} & stored.hidden.keys()
         if made_by_client and stored.body["state"] == PENDING:
             control.wait(self.settings.fresh)
@@ -310,16 +309,12 @@ class Jobs:
         if made_by_client:
             control.wait(self.settings.queued)
         self._change(name, PENDING)
-        missing_quota = stored.hidden.get("quota", "")  # a message, which only a pipeline's job can have
-        if missing_quota:
-            self._change(name, RUNNING)  # as a pipeline's job was seen to do
-        if missing_quota or not self._gets_machines(name, job, region, control):
-            message = missing_quota or policy.stockout_message(region)
+        if message := self._lacking_machines(stored, region, control):
             self.log(name, message, "ERROR")
             self._change(name, FAILED, JobError(policy.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
-            self.settings.run,
+            self.settings.options,
             job_id=resources.last_part(name),
             project_number=name.split("/")[1],
             region=region,
@@ -327,38 +322,26 @@ class Jobs:
             study_id=resources.last_part(str(stored.hidden.get("study", ""))),
             earlier=stored.hidden.get("counts", {}),
         )
-        if job.get("persistentResourceId"):
-            options = replace(options, slow_start=0.0)  # its machines are there
+        if spec.get("persistentResourceId"):
+            # Its machines run already; it spares what creating them takes (page persistent-resource-train, 2025-08-28).
+            options = replace(options, provision=0.0, slow_start=0.0)
         owners = [name, *(str(stored.hidden[key]) for key in ("study", "pipeline") if key in stored.hidden)]
-        state = PENDING
+        with _JobLog(self._write, name, self.progress, owners) as log:
 
-        def add(line: Line) -> None:
-            batch.add(line)
-            if state == PENDING and line.shown:
-                self.steps.update(dict.fromkeys(owners, line.text))
+            def on_state(state: str) -> None:
+                log.enter(state)
+                self._reach(name, state, spec, region, control)
 
-        def forget_step() -> None:
-            for owner in owners:
-                self.steps.pop(owner, None)
-
-        def note_state(reached: str) -> None:
-            nonlocal state
-            state = reached
-            forget_step()
-            self._note_state(name, state, job, region, control)
-
-        with _Batch(self._write, name) as batch:
-            result = run_job(
-                job,
+            result = JobRun(
+                spec,
                 root=self.settings.root,
+                on_line=log.add,
+                on_state=on_state,
+                on_pause=log.flush,
                 control=control,
                 options=options,
-                on_line=add,
-                on_state=note_state,
-                on_pause=batch.flush,
                 warmth=self._warmth,
-            )
-        forget_step()
+            ).run()
         if result.state == SUSPENDED:
             with suppress(sqlite3.Error, OSError):  # a full disk: the next server then counts anew
                 self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))
@@ -375,51 +358,64 @@ class Jobs:
                 self.store.change(name, lambda _, hidden: hidden.update(told))
             self._change(name, result.state, result.error)
 
-    def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
-        """Whether a job gets machines. Waits while a stockout fault with `wait` lasts."""
-        found = self.settings.fault_for("stockout", job, region)
-        if found is None or not found[0].waits:
-            return found is None
+    def _lacking_machines(self, stored: StoredResource, region: str, control: Control) -> str:
+        """Return the service's message if a job gets no machines, else "". Waits while a stockout fault with `wait` lasts."""
+        if missing_quota := str(stored.hidden.get("quota", "")):  # which only a pipeline's job can have
+            self._change(stored.name, RUNNING)  # as a pipeline's job was seen to do
+            return missing_quota
+        found = self.settings.fault_for("stockout", stored.hidden["spec"], region)
+        if found is None:
+            return ""
+        fault, message = found[0], policy.stockout_message(region)
+        if not fault.waits:
+            return message
         logged_at = 0.0
-        self.held.add(name)
+        self.held.add(stored.name)
         try:
-            while found[0].on and found[0] in self.settings.faults and not control.ends:
+            while fault.on and fault in self.settings.faults and not control.ends:
                 # The log of a job that waits was seen to repeat the line; how often is not on record.
                 if time.monotonic() >= logged_at + 60:
                     logged_at = time.monotonic()
-                    self.log(name, policy.stockout_message(region), "ERROR")
+                    self.log(stored.name, message, "ERROR")
                 control.wait(0.1)
         finally:  # the log raises where the disk is full
-            self.held.discard(name)
-        return True
+            self.held.discard(stored.name)
+        return ""
 
-    def _note_state(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:
+    def _reach(self, name: str, state: str, spec: Mapping[str, Any], region: str, control: Control) -> None:
         """Change the job to the state that its run has reached, and start the timer of a preemption on demand when it is running."""
         self._change(name, state)
         if earlier := self._preemptions.pop(name, None):
             earlier.cancel()
-        found = self.settings.fault_for("preempt", job, region) if state == RUNNING else None
+        found = self.settings.fault_for("preempt", spec, region) if state == RUNNING else None
         if found is not None:
             timer = self._preemptions[name] = threading.Timer(found[0].after, control.preempt)
             timer.daemon = True
             timer.start()
 
     def _change(self, name: str, state: str, error: JobError | None = None) -> None:
-        """Change a job's state, and report the state that it then has to the listeners."""
-        status = asdict(error) if error else None
-        reached = lifecycle.advance(self.store, name, state, status, lifecycle.require)
-        # Outside the transaction: a listener may change other resources.
-        for listener in self._listeners if reached else ():
-            listener(name, reached)
+        """Change a job's state, and report a change to the listeners."""
+        if lifecycle.advance(self.store, name, state, asdict(error) if error else None, lifecycle.require):
+            self._report(name, state)
+
+    def _report(self, name: str, state: str) -> None:
+        # Outside the transaction of the change: a listener may change other resources.
+        for listener in self._listeners:
+            listener(name, state)
 
     def _fail_when_possible(self, name: str, error: JobError) -> None:
-        """Let a job fail, also when the disk is full: then as soon as there is room."""
+        """Let a job fail, also when the disk is full: then as soon as there is room. One that has ended is reported again: a listener may
+        have raised the error.
+        """
         while True:
             try:
-                return self._change(name, FAILED, error)
+                lifecycle.advance(self.store, name, FAILED, asdict(error))
+                if stored := self.store.get(name):
+                    self._report(name, stored.body["state"])
+                return
             except (sqlite3.Error, OSError):
                 if self._closing:
-                    return None  # the next server takes the job up
+                    return  # the next server takes the job up
                 time.sleep(1.0)
 
     def log(self, name: str, text: str, severity: str) -> None:
@@ -432,35 +428,47 @@ class Jobs:
             self.watcher.line(name, line)
 
 
-class _Batch:
-    """Collect lines, and write them when `flush` is called or 1,000 have gathered."""
+class _JobLog:
+    """The log of a job that runs: collects its lines, and writes them when `flush` is called or 1,000 have gathered.
+
+    Until the job runs, the last line shown is the progress of the job and of its owners.
+    """
 
     # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000
 
-    def __init__(self, write: Keep, name: str) -> None:
-        self.write, self.name = write, name
+    def __init__(self, write: Keep, name: str, progress: dict[str, str], owners: Sequence[str]) -> None:
+        self.write, self.name, self.progress, self.owners = write, name, progress, owners
         self.lines: list[Line] = []
+        self.state = PENDING
+
+    def enter(self, state: str) -> None:
+        self.state = state
+        for owner in self.owners:
+            self.progress.pop(owner, None)
 
     def add(self, line: Line) -> None:
         self.lines.append(line)
         if len(self.lines) >= self._MOST:
             self.flush()
+        if self.state == PENDING and line.shown:
+            self.progress.update(dict.fromkeys(self.owners, line.text))
 
     def flush(self) -> None:
         if self.lines:
             lines, self.lines = self.lines, []
             self.write(self.name, lines)
 
-    def __enter__(self) -> _Batch:
+    def __enter__(self) -> _JobLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.enter("")
         self.flush()
 
 
-def _replicas(job: Mapping[str, Any]) -> list[str]:
-    return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
+def _replicas(spec: Mapping[str, Any]) -> list[str]:
+    return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(spec)).pools)]
 
 
 def _unnamed(need: QuotaNeed) -> str:

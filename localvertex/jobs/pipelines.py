@@ -79,15 +79,15 @@ class Pipelines:
             raise validation.found_errors(problems)
         fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
-        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        spec = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
         # As the service writes them, whatever names and nulls the client sent (a system test of python-aiplatform,
         # test_e2e_tabular.py at 91cc8ce4, 2026-08).
-        fields["trainingTaskInputs"] = resources.rest_form("CustomJobSpec", job)
-        self.jobs.refuse_denied(parent, PIPELINES, job)
-        self.jobs.admit(parent, job)
+        fields["trainingTaskInputs"] = resources.rest_form("CustomJobSpec", spec)
+        self.jobs.refuse_denied(parent, PIPELINES, spec)
+        self.jobs.admit(parent, spec)
         # Exported last: a request that is refused leaves no files.
         if data:
-            job = _with_variables(job, self.datasets.export(parent, data))
+            spec = _with_variables(spec, self.datasets.export(parent, data))
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
         # In one transaction: the job begins in its own thread, which waits for the database and then finds its pipeline.
@@ -95,9 +95,9 @@ class Pipelines:
             self.store.add(PIPELINES, parent, pipeline, made)
             outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
             # A pipeline without quota is accepted and fails later (public reports, the latest of 2025-09).
-            inner = {"pipeline": pipeline, "quota": self.jobs.missing_quota(job, region)}
-            child = self.jobs.add(parent, outer, job, inner)["name"]
-            self.store.change(pipeline, lambda _, hidden: hidden.update(job=child))
+            hidden = {"pipeline": pipeline, "quota": self.jobs.missing_quota(spec, region)}
+            child = self.jobs.add(parent, outer, spec, hidden)["name"]
+            self.store.change(pipeline, lambda _, own: own.update(job=child))
             return made
 
     def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
@@ -156,14 +156,14 @@ class Pipelines:
                 state = RUNNING  # with a data set a pipeline runs before its job does (output of the SDK, 2022-12)
             lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
 
-    def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
+    def _upload(self, pipeline: str, spec: Mapping[str, Any]) -> Json | None:
         """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""
         stored = self.store.get(pipeline)
         wanted = stored.body.get("modelToUpload") if stored else None
         # A name is there when this was done before a crash: `recover` comes here again.
         if not stored or not wanted or wanted.get("name"):
             return None
-        base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+        base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
         uri = f"{base}/model" if base else ""
         if not uri or not self.models.has_files(uri):
             message = (
@@ -188,12 +188,12 @@ class Pipelines:
         return None
 
 
-def _with_variables(job: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
+def _with_variables(spec: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
     """Return a job whose replicas have further variables."""
     added = [{"name": name, "value": value} for name, value in variables.items()]
     pools = []
-    for pool in job.get("workerPoolSpecs") or ():
+    for pool in spec.get("workerPoolSpecs") or ():
         kind = "containerSpec" if "containerSpec" in pool else "pythonPackageSpec"
         own = pool.get(kind) or {}
         pools.append({**pool, kind: {**own, "env": [*own.get("env", ()), *added]}})
-    return {**job, "workerPoolSpecs": pools}
+    return {**spec, "workerPoolSpecs": pools}

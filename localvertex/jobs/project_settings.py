@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from localvertex.jobs.settings import Settings
+from localvertex.jobs.settings import Settings, default_slots
 from localvertex.runner.children import can_show_buckets
 from localvertex.runner.options import RunOptions, TrainerSources
 from localvertex.runner.pythons import interpreters
@@ -48,34 +48,46 @@ def settings_of_project(
         credentials: Trainers see the user's credentials.
         transparent: For an unchanged program, which may also name buckets by `gs://` in the code of its trainers.
         seed: What the search of a study starts from.
-        pace: See `paced`.
-        speed: See `paced`.
+        pace: See `waits`.
+        speed: See `waits`.
 
     Raises:
         UsageError: `kept` together with `credentials`, or `speed` without a pace.
     """
-    local, project = (loaded.project.local, loaded.project) if loaded else (LocalSettings(), None)
-    run = run_options(loaded) if loaded else RunOptions()
+    local = loaded.project.local if loaded else LocalSettings()
     wanted = gs_paths or local.gs_paths
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or can_show_buckets()))
-    run = replace(paced(run, pace, speed), warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
-    run = replace(run, strict_gs=strict_gs)
-    run = replace(run, project=project.project, region=project.region) if project else run
-    run = replace(run, engine=engine) if engine else run
-    made = Settings(folder, run=run, seed=seed, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
-    made = replace(made, public_buckets=local.public_buckets)
-    slots = slots or local.slots
-    return replace(made, slots=slots) if slots else made
+    options = run_options(loaded) if loaded else RunOptions()
+    provision, tear_down = waits(pace, speed)
+    return Settings(
+        folder,
+        slots=slots or local.slots or default_slots(),
+        options=replace(
+            options,
+            project=loaded.project.project if loaded else options.project,
+            region=loaded.project.region if loaded else options.region,
+            engine=engine or options.engine,
+            warm=options.warm and not cold,
+            keep_gs=keep,
+            credentials=credentials,
+            strict_gs=strict_gs,
+            provision=provision,
+            tear_down=tear_down,
+        ),
+        seed=seed,
+        discrete=discrete or local.discrete,
+        allow_hosts=local.allow_hosts,
+        public_buckets=local.public_buckets,
+    )
 
 
-def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> RunOptions:
-    """Return options with the times that the service took, in recordings, to get machines and to give them back.
+def waits(pace: str, speed: float | None = None) -> tuple[float, float]:
+    """Return the seconds it takes to get machines (`RunOptions.provision`), and to give them back (`RunOptions.tear_down`).
 
     Args:
-        run: The options.
         pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `durations.*` of the catalog's limits).
         speed: Divides the times; None is 1.
 
@@ -85,11 +97,10 @@ def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> Ru
     if pace == "none":
         if speed is not None:
             raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
-        return run
+        return 0.0, 0.0
     factor = 1.0 if speed is None else speed
-    spans = ("durations.start_gpu_s", "durations.end_s")
-    start, end = (median(load().limits.numbers(span)) / factor for span in spans)
-    return replace(run, provision=start, tear_down=end)
+    start, end = (median(load().limits.numbers(f"durations.{span}_s")) / factor for span in ("start_gpu", "end"))
+    return start, end
 
 
 def run_options(loaded: Loaded) -> RunOptions:

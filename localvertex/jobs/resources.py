@@ -172,13 +172,13 @@ _PROGRAMS = ("containerSpec", "pythonPackageSpec")
 """The service shows them after the disk."""
 
 
-def filled(job: Mapping[str, Any]) -> Json:
+def filled(spec: Mapping[str, Any]) -> Json:
     """Return a CustomJobSpec in REST form with the boot disk of every pool that makes machines, which the service fills in.
 
     Source: public recordings of 2021 and 2022 (create and get of custom and tuning jobs).
     """
-    pools = [_with_disk(pool) if pool.get("machineSpec") else pool for pool in job.get("workerPoolSpecs", ())]
-    return {**job, "workerPoolSpecs": pools} if pools else dict(job)
+    pools = [_with_disk(pool) if pool.get("machineSpec") else pool for pool in spec.get("workerPoolSpecs", ())]
+    return {**spec, "workerPoolSpecs": pools} if pools else dict(spec)
 
 
 def filled_tuning(job: Mapping[str, Any]) -> Json:

@@ -78,17 +78,17 @@ class Fault:
         """Whether it is not over."""
         return self.lasts is None or time.monotonic() < self.since + self.lasts
 
-    def applies_to(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
+    def applies_to(self, spec: Mapping[str, Any], region: str) -> tuple[str, ...]:
         """Return what of a job the rule fits: accelerators, machines, and the region if it is meant alone; it counts down `times`."""
-        found = self._fits(job, region)
+        found = self._fits(spec, region)
         # -1 stays -1: it is for all jobs.
         self.times -= bool(found) and self.times > 0
         return found
 
-    def _fits(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
+    def _fits(self, spec: Mapping[str, Any], region: str) -> tuple[str, ...]:
         if self.times == 0 or not self.on:
             return ()
-        document = Document("CustomJobSpec", dict(job))
+        document = Document("CustomJobSpec", dict(spec))
         if self.kind == "preempt" and scheduling_strategy(document) != "SPOT":
             return ()
         names = [name for pool in document.pools for name in (pool.accelerator_type, pool.machine_type) if name]
@@ -114,6 +114,11 @@ def _meant(part: str) -> tuple[str, Any]:
     return ("", part) if key or part[:1].isdecimal() else ("patterns", part or "*")
 
 
+def default_slots() -> int:
+    """Return how many replicas run at a time by default: one per core, and at least 4."""
+    return max(4, os.cpu_count() or 1)
+
+
 @dataclass(frozen=True)
 class Settings:
     """A local Vertex.
@@ -122,7 +127,7 @@ class Settings:
         root: Its folder.
         slots: Replicas that run at a time; a job that needs more runs alone.
         checks: Refuse jobs with findings of severity error, as the service would.
-        run: How jobs run; the manager fills in what differs from job to job: its id, project number, region and trial, and `earlier`.
+        options: How jobs run; the manager fills in what differs from job to job.
         faults: The stock-outs, refusals and preemptions; changed at run time.
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.
@@ -135,9 +140,9 @@ class Settings:
     """
 
     root: Path
-    slots: int = field(default_factory=lambda: max(4, os.cpu_count() or 1))
+    slots: int = field(default_factory=default_slots)
     checks: bool = True
-    run: RunOptions = field(default_factory=RunOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     faults: list[Fault] = field(default_factory=list)
     seed: int = 0
     at_least_twice: bool = False
@@ -148,7 +153,7 @@ class Settings:
     fresh: float = 0.0
     queued: float = 0.0
 
-    def fault_for(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
+    def fault_for(self, kind: str, spec: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
         """Return a fault of a kind that a job has now, and what of the job it fits; None if there is none."""
-        found = ((fault, fault.applies_to(job, region)) for fault in self.faults if fault.kind == kind)
+        found = ((fault, fault.applies_to(spec, region)) for fault in self.faults if fault.kind == kind)
         return next(((fault, fits) for fault, fits in found if fits), None)

@@ -98,12 +98,10 @@ class ResourceStore:
                 (name, kind, parent, json.dumps(body), json.dumps({**(hidden or {}), **maker})),
             )
 
-    def add_ended(
-        self, kind: str, parent: str, name: str, body: Json, trials: Iterable[Json], hidden: Json | None = None
-    ) -> None:
+    def add_ended(self, kind: str, parent: str, name: str, body: Json, trials: Iterable[Json]) -> None:
         """Keep a new resource whose work is over, with the trials of a study."""
         with self.database.transaction():
-            self.add(kind, parent, name, body, hidden)
+            self.add(kind, parent, name, body)
             self.change(name, lambda *_: True)  # sets `ended`, so that no server takes its work up
             for trial in trials:
                 self.save_trial(name, trial)

@@ -57,10 +57,10 @@ class JobExecutor:
             "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
             "labels": dict(body.get("labels") or {}),
         }
-        job = with_arguments(data["trialJobSpec"], args)
+        spec = with_arguments(data["trialJobSpec"], args)
         parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
         hidden = {"trial": trial.id, "study": self.study.name}
-        made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)
+        made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, spec, hidden)
         return self._handle(str(made["name"]))
 
     def _handle(self, name: str) -> Handle:
@@ -139,7 +139,7 @@ class Studies:
         """Return a tuning job's body with its trials, or 404."""
         return with_trials(self.store, self._stored(name))
 
-    def record(self, name: str) -> Json:
+    def whole(self, name: str) -> Json:
         """Return what `get` does, and of ended trials their jobs and measurements, too."""
         return with_trials(self.store, self._stored(name), whole=True)
 
@@ -316,14 +316,14 @@ def _shown(record: Mapping[str, Any], whole: bool) -> Json:
     return shown
 
 
-def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:
+def with_arguments(spec: Mapping[str, Any], args: Sequence[str]) -> Json:
     """Return a trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
     pools = []
     # Every pool gets them: workers and parameter servers parse the same flags as the chief.
-    for pool in job.get("workerPoolSpecs", ()):
+    for pool in spec.get("workerPoolSpecs", ()):
         pool = dict(pool)
         for key in ("pythonPackageSpec", "containerSpec"):
             if pool.get(key):
                 pool[key] = {**pool[key], "args": [*pool[key].get("args", ()), *args]}
         pools.append(pool)
-    return {**job, "workerPoolSpecs": pools}
+    return {**spec, "workerPoolSpecs": pools}

@@ -96,6 +96,7 @@ class StudyResult:
     message: str
 
 
+@dataclass(eq=False)
 class StudyRun:
     """One run of a tuning job.
 
@@ -105,7 +106,7 @@ class StudyRun:
         save: Keeps a trial's record (`Trial.record`) in place of the one of the same id, durable on return. Called before a
             trial starts, and at every change.
         max_trial_count: Trials in all.
-        parallel_trial_count: Trials at a time.
+        parallel_trial_count: Trials at a time; 0 is 1.
         max_failed_trial_count: Failed trials that fail the job. 0: the first trial to end fails the job if it failed,
             and afterwards more than half of those ended, from the third failure on (the service decides "by an
             internal ratio"; this one is ours). A trial whose job ended well without a metric is not a failed one.
@@ -118,35 +119,29 @@ class StudyRun:
         whole: DISCRETE values are written as whole numbers; with `retry`, once a trainer has run with these alone.
     """
 
-    def __init__(
-        self,
-        engine: StudyEngine,
-        executor: Executor,
-        save: Callable[[dict[str, Any]], None],
-        *,
-        max_trial_count: int,
-        parallel_trial_count: int = 1,
-        max_failed_trial_count: int = 0,
-        failing: str = "",
-        on_failing: Callable[[str], None] = lambda message: None,
-        discrete: str = "retry",
-    ) -> None:
-        self.discrete, self.whole = discrete, discrete == "whole"
+    engine: StudyEngine
+    executor: Executor
+    save: Callable[[dict[str, Any]], None]
+    max_trial_count: int
+    parallel_trial_count: int = 1
+    max_failed_trial_count: int = 0
+    failing: str = ""
+    on_failing: Callable[[str], None] = lambda message: None
+    discrete: str = "retry"
+
+    def __post_init__(self) -> None:
+        self.whole = self.discrete == "whole"
         # Trials whose last start was with whole numbers, and those of them for which it was the second one; there is no third.
         self._begun_whole: set[str] = set()
         self._tried_whole: set[str] = set()
-        self.engine, self.executor, self.save = engine, executor, save
-        self.on_failing = on_failing
-        self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
-        self.max_failed_trial_count = max_failed_trial_count
         self.result: StudyResult | None = None
         # The highest and not their number, in case a trial is missing; the service numbers trials from 1.
-        self._last = max(map(int, engine.trials), default=0)
+        self._last = max(map(int, self.engine.trials), default=0)
         # Counted and not looked for at the end of every trial, of which a study may have thousands.
-        self._ended = sum(trial.state.ended for trial in engine.trials.values())
-        self._failed = sum(trial.state.ended and trial.failed for trial in engine.trials.values())
+        self._ended = sum(trial.state.ended for trial in self.engine.trials.values())
+        self._failed = sum(trial.state.ended and trial.failed for trial in self.engine.trials.values())
         self._running: dict[str, tuple[Handle, MetricFile]] = {}
-        self._ending = StudyResult(states.FAILED, failing) if failing else None
+        self._ending = StudyResult(states.FAILED, self.failing) if self.failing else None
         # Set by other threads; the thread of `step` alone changes trials, so these need no lock.
         self._cancel = threading.Event()
         self._wake = threading.Event()
@@ -198,7 +193,7 @@ class StudyRun:
             if reason:
                 self._end(StudyResult(states.SUCCEEDED, reason), stop=True)
         # the places of trials that have just ended are filled in the same step, so that none stays empty
-        while self._ending is None and len(self._running) < self.parallel:
+        while self._ending is None and len(self._running) < max(1, self.parallel_trial_count):
             self._start_next()
         if self._ending is not None and not self._running:
             self.result = self._judged(self._ending)

@@ -73,7 +73,7 @@ def rehearse(
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
-        pace: `none`, or `recorded` for the times of recorded jobs (`localvertex.jobs.project_settings.paced`).
+        pace: `none`, or `recorded` for the times of recorded jobs (`localvertex.jobs.project_settings.waits`).
         speed: Divides these times.
         engine: What runs images (`RunOptions`).
 
@@ -95,21 +95,13 @@ def rehearse(
         loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
     place_packages(prepared, root)
-    watcher = watcher or Watcher()
-    if document.study is not None:
-        # A sweep's watcher would get the states of its trials' jobs: hide them.
-        watcher = replace(watcher, state=lambda name, state: None)
-    recorder = Recorder(name, root, watcher)
+    # Of a sweep, the states would be those of its trials' jobs.
+    recorder = Recorder(name, root, watcher or Watcher(), states=document.study is None, run_id=view.run_id)
     with LocalJobs(settings, recorder.watcher) as jobs:
-        fields = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
-        job = jobs.add(fields, document.job if document.study is None else _limited(document.data, trials))
-
-        def save(body: Mapping[str, Any]) -> None:
-            recorder.history.save(recorder.record(body, view.run_id))
-
-        with recorder.history.running(recorder.record(jobs.get(job), view.run_id)):
-            body = jobs.follow(job, save, cancelled)
-            return recorder.finish(body, view.run_id)
+        outer = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
+        resource_name = jobs.add(outer, document.job if document.study is None else _limited(document.data, trials))
+        with recorder.history.running(recorder.record(jobs.get(resource_name))):
+            return recorder.finish(jobs.follow(resource_name, recorder.save, cancelled))
 
 
 def job_without_trials(name: str) -> UsageError:
@@ -126,14 +118,14 @@ def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
     return {**study, "maxTrialCount": trials, "parallelTrialCount": parallel}
 
 
-def _check_resumed_run(prepared: Prepared, root: Path, run: str) -> None:
+def _check_resumed_run(prepared: Prepared, root: Path, run_id: str) -> None:
     """Raise UsageError if a run that is to be resumed was not rehearsed here."""
     view = prepared.view
-    view.check_run_id(run, resume=True)
+    view.check_run_id(run_id, resume=True)
     folder = _local(prepared.document.output_folder, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
-    if run not in known:
-        raise run_ids.no_such_run(view.name, run, known)
+    if run_id not in known:
+        raise run_ids.no_such_run(view.name, run_id, known)
 
 
 class Recorder:
@@ -142,46 +134,50 @@ class Recorder:
     Args:
         name: The job or sweep.
         root: The folder of the state.
-        callers_watcher: The caller's watcher. It gets the lines to show, each new state except the last one, and the trials.
+        callers_watcher: The caller's watcher. It gets the lines to show, and the trials.
+        states: It also gets each new state except the last one.
+        run_id: The run whose output folder the job has; "" if it is not known yet, or if all runs of the job share one.
 
     Attributes:
         watcher: The recorder's own watcher, which the local Vertex calls.
     """
 
-    def __init__(self, name: str, root: Path, callers_watcher: Watcher) -> None:
-        self.name, self.root, self.history = name, root, History(root)
+    def __init__(self, name: str, root: Path, callers_watcher: Watcher, *, states: bool, run_id: str = "") -> None:
+        self.name, self.root, self.history, self.run_id = name, root, History(root), run_id
         self.watcher = Watcher(line=self._line, state=self._state, trial=callers_watcher.trial, result=self._result)
-        self._callers_watcher, self._begun, self._shown = callers_watcher, time.monotonic(), ""
+        self._callers_watcher, self._states, self._began_at = callers_watcher, states, time.monotonic()
         self._results: dict[str, JobResult] = {}
         self._of_study: list[str] = []
 
-    def _line(self, job: str, line: Line) -> None:
-        if f"/{TUNING_JOBS}/" in job:
+    def _line(self, name: str, line: Line) -> None:
+        if f"/{TUNING_JOBS}/" in name:
             # A study's own log lines report what differs from Vertex AI; the summary lists them as differences.
             self._of_study.append(line.text)
         elif line.shown:
-            self._callers_watcher.line(job, line)
+            self._callers_watcher.line(name, line)
 
-    def _state(self, job: str, state: str) -> None:
-        if state not in ENDED and state != self._shown:
-            self._shown = state
-            self._callers_watcher.state(job, state)
+    def _state(self, name: str, state: str) -> None:
+        if self._states and state not in ENDED:
+            self._callers_watcher.state(name, state)
 
-    def _result(self, job: str, result: JobResult) -> None:
-        self._results[job] = result
+    def _result(self, name: str, result: JobResult) -> None:
+        self._results[name] = result
 
-    def record(self, body: Mapping[str, Any], run: str, **more: Any) -> Record:
+    def record(self, body: Mapping[str, Any], **more: Any) -> Record:
         """Return what the history keeps of a job as it is now."""
-        return Record(self.name, body, run, str(_local(RemoteJob(body).output, self.root) or ""), **more)
+        return Record(self.name, body, self.run_id, str(_local(RemoteJob(body).output, self.root) or ""), **more)
+
+    def save(self, body: Mapping[str, Any]) -> None:
+        """Keep the record of a job as it is now."""
+        self.history.save(self.record(body))
 
     def finish(
-        self, body: Mapping[str, Any], run: str, error: str = "", attempts: tuple[Mapping[str, Any], ...] = ()
+        self, body: Mapping[str, Any], error: str = "", attempts: tuple[Mapping[str, Any], ...] = ()
     ) -> Rehearsal:
         """Keep the last record, and return how the rehearsal went.
 
         Args:
             body: The job or sweep as the API shows it; without a name if none was made.
-            run: The run whose output folder it has.
             error: Why it failed, by default the job's own error.
             attempts: As `vertexrig.results.attempts` has them.
         """
@@ -194,35 +190,30 @@ class Recorder:
         differences = tuple(dict.fromkeys(sentences))  # each once
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
-            more = {"metrics": metrics, "differences": differences, "attempts": attempts}
-            self.history.save(self.record(body, run, **more))
-        # The last to fail: its end is the one that a study ended with.
-        failed = next((one for one in reversed(results) if one.state == job.state == FAILED), None)
+            self.history.save(self.record(body, metrics=metrics, differences=differences, attempts=attempts))
+        # For a sweep: the last of its trials' jobs that failed.
+        ends = [one for one in results if one.state == FAILED] if job.state == FAILED else []
+        failed = ends[-1] if ends else None
         done = Rehearsal(
-            self.name,
-            job.state,
-            error or job.error,
-            time.monotonic() - self._begun,
-            _local(job.output, self.root),
-            run,
-            metrics,
+            name=self.name,
+            state=job.state,
+            error=error or job.error,
+            seconds=time.monotonic() - self._began_at,
+            output=_local(job.output, self.root),
+            run=self.run_id,
+            metrics=metrics,
+            failed_replica=failed.failed_replica if failed else "",
+            traceback=failed.traceback if failed else "",
+            hint=failed.hint if failed else "",
             differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
             trials=tuple(table(body)) if tuning else (),
             attempts=attempts,
         )
-        if failed is not None:
-            replica, hint = failed.failed_replica, failed.hint
-            done = replace(done, failed_replica=replica, traceback=failed.traceback, hint=hint)
-        # Where the trainer's files are looked for: of a job, or of the first trial that left no model.
-        looked_in = self._without_model(done, body) if tuning else results
-        return replace(done, astray=_left_in(looked_in[0].folder)) if looked_in else done
-
-    def _without_model(self, done: Rehearsal, body: Mapping[str, Any]) -> list[JobResult]:
-        """Return the results of a sweep's trials that succeeded and left no model."""
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
-        names = [jobs[folder.parent.name] for folder in done.models_empty]
-        return [self._results[name] for name in names if name in self._results]
+        names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
+        without_model = [self._results[name] for name in names if name in self._results]
+        return replace(done, astray=_left_in(without_model[0].folder)) if without_model else done
 
 
 def place_packages(prepared: Prepared, root: Path) -> None:

@@ -33,8 +33,8 @@ False if that process is not there."""
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What the machine of a program has of its own; by default, nothing.
+class Isolation:
+    """What a program has apart from this machine; by default, nothing.
 
     Args:
         gcs: The folder that it sees as /gcs, "" for none; without it, there is nothing else either.
@@ -61,11 +61,11 @@ class Command:
         cwd: Its working directory.
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
-        state: A command that says how the container that `argv` started has ended; empty for a program of this machine.
+        inspect: A command that says how the container that `argv` started has ended; empty for a program of this machine.
         mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
         severities: The severity of its lines, by stream.
         fork: Starts it warm, None to start it cold.
-        machine: What its machine has of its own.
+        isolation: What it has apart from this machine.
         framework: The framework of its image, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
     """
@@ -75,18 +75,18 @@ class Command:
     cwd: Path
     memory: int = 0
     cleanup: Sequence[str] = ()
-    state: Sequence[str] = ()
+    inspect: Sequence[str] = ()
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
-    machine: Machine = Machine()
+    isolation: Isolation = Isolation()
     framework: str = ""
     sources: tuple[Path, ...] = ()
 
     @property
     def written(self) -> Path:
         """The folder that has what it wrote in its working directory, after its end."""
-        return Path(self.machine.changes) if self.machine.changes else self.cwd
+        return Path(self.isolation.changes) if self.isolation.changes else self.cwd
 
     def options(self) -> dict[str, Any]:
         """Return the options of its supervisor."""
@@ -94,8 +94,8 @@ class Command:
             "memory": self.memory,
             "cwd": str(self.cwd),
             "cleanup": list(self.cleanup),
-            "state": list(self.state),
-            "machine": asdict(self.machine),
+            "inspect": list(self.inspect),
+            "isolation": asdict(self.isolation),
         }
 
 
@@ -118,13 +118,19 @@ class Exit:
 class Child:
     """A running program. Made by `Children.start`.
 
-    `process` is the supervisor's process; None if a forker starts the supervisor.
+    Attributes:
+        process: The supervisor's process; None if a forker starts the supervisor.
+        link: The socket to the supervisor.
+        pid: The program's process, 0 until it has started.
+        exit: How it ended, None until then.
+        refused: Why a forker does not start it.
+        open: The socket and the pipes from which more may come.
     """
 
     name: str
     command: Command
     process: subprocess.Popen[bytes] | None
-    control: socket.socket
+    link: socket.socket
     streams: dict[IO[bytes], Splitter]
     pid: int = 0
     exit: Exit | None = None
@@ -141,10 +147,10 @@ class Child:
             # drops it.
             self._reported = Exit(128 + number, signal.Signals(number))
             with contextlib.suppress(OSError):
-                self.control.shutdown(socket.SHUT_RDWR)
+                self.link.shutdown(socket.SHUT_RDWR)
             return
         with contextlib.suppress(OSError):
-            self.control.sendall(f"signal {number}\n".encode())
+            self.link.sendall(f"signal {number}\n".encode())
 
     @property
     def waiting(self) -> bool:
@@ -154,16 +160,16 @@ class Child:
     @property
     def finished(self) -> bool:
         """Whether it has ended, and no more is to be read from it."""
-        if self.control in self.open:
+        if self.link in self.open:
             return False
         # A supervisor that ended without a report was killed: what it started may hold the pipes for ever.
         supervisor_killed = self._reported is None
-        return not self.open or supervisor_killed or self.waiting
+        return not self.open or supervisor_killed or self.waiting  # waiting: `send` ended it before a forker started it
 
     @property
     def held_until(self) -> float:
         """Until when its output is read after its end, where another process still holds the pipes (`_HELD_S`); infinity while it runs."""
-        ended = self._reported is not None and self.control not in self.open
+        ended = self._reported is not None and self.link not in self.open
         return self._reported_at + _HELD_S if ended else float("inf")
 
     def take_report(self, data: bytes) -> None:
@@ -226,8 +232,8 @@ def _shows(covered: Path | None = None, hosts: str = "", host: str = "") -> bool
         Path(folder, "gs").mkdir()
         Path(folder, "hosts").write_text(hosts, encoding="utf-8")
         changes = f"{folder}/changes" if covered else ""
-        machine = Machine(f"{folder}/gs", f"{folder}/hosts" if hosts else "", host, changes)
-        options = Command((), {}, covered or Path("/"), machine=machine).options()
+        isolation = Isolation(gcs=f"{folder}/gs", hosts=f"{folder}/hosts" if hosts else "", host=host, changes=changes)
+        options = Command((), {}, covered or Path("/"), isolation=isolation).options()
         # In another process: namespaces, once entered, cannot be left.
         argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", json.dumps(options)]
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
@@ -299,7 +305,6 @@ class Children:
         self.on_line, self.on_start = on_line, on_start
         self.running: dict[str, Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._wake = wake
         if wake is not None:
             # Its data is None: `poll` tells it from a child by that.
             self._selector.register(wake, selectors.EVENT_READ, None)
@@ -316,7 +321,7 @@ class Children:
         return child
 
     def _watch(self, child: Child) -> None:
-        sources: list[socket.socket | IO[bytes]] = [child.control, *child.streams]
+        sources: list[socket.socket | IO[bytes]] = [child.link, *child.streams]
         for source in sources:
             os.set_blocking(source.fileno(), False)
             self._selector.register(source, selectors.EVENT_READ, child)
@@ -348,7 +353,7 @@ class Children:
         self.on_start(child)
         self.running.pop(child.name, None)
         # The same Child: the run keeps it, and asks it by its name.
-        child.process, child.control, child.streams = _supervised(child.name, child.command)
+        child.process, child.link, child.streams = _supervised(child.name, child.command)
         self._watch(child)
         self.running[child.name] = child
 
@@ -363,24 +368,23 @@ class Children:
                 with contextlib.suppress(BlockingIOError):
                     # Empties the pipe, or it would interrupt every later poll.
                     os.read(key.fd, 4096)
-                continue
-            child: Child = key.data
-            # Closed in this very round, by another source of the same child.
-            if key.fileobj not in child.open:
-                continue
-            before = child.pid
-            self._read(child, key.fileobj)
-            # A forker has started it: only the report of its pid shows that.
-            if child.process is None and child.pid and not before:
-                self.on_start(child)
-            if child.waiting and child._reported is None and child.control not in child.open:
-                self._start_cold(child)
-                continue
-            if child.finished:
-                ended.append(self._end(child))
+            # A source may have been closed in this very round, by another source of the same child.
+            elif key.fileobj in key.data.open and self._handle(key.data, key.fileobj):
+                ended.append(self._end(key.data))
         # After the loop, which has read what the pipes hold.
         now = time.monotonic()
         return ended + [self._end(child) for child in list(self.running.values()) if child.held_until <= now]
+
+    def _handle(self, child: Child, source: object) -> bool:
+        """Read what has come from a source of a child, start it cold if its forker does not start it, and return whether it has ended."""
+        waited = child.waiting
+        self._read(child, source)
+        if waited and not child.waiting:  # a forker has started it
+            self.on_start(child)
+        if child.waiting and child._reported is None and child.link not in child.open:
+            self._start_cold(child)
+            return False
+        return child.finished
 
     def _end(self, child: Child) -> Child:
         for source in list(child.open):
@@ -393,8 +397,8 @@ class Children:
 
     def _read(self, child: Child, source: object) -> None:
         try:
-            if source is child.control:
-                data = child.control.recv(4096)
+            if source is child.link:
+                data = child.link.recv(4096)
                 child.take_report(data)
             else:
                 data = os.read(source.fileno(), _CHUNK)  # type: ignore[attr-defined]
@@ -440,7 +444,7 @@ class Children:
         for child in list(self.running.values()):
             # All before the first is waited for, so that they end side by side: a supervisor takes the closed socket as the
             # end of this process.
-            self._close(child, child.control)
+            self._close(child, child.link)
         for child in list(self.running.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._wait(child, 10)

@@ -9,7 +9,7 @@ from pathlib import Path
 from localvertex.runner.children import can_cover, can_show_buckets
 from localvertex.runner.containers import Container
 from localvertex.runner.environment import bucket_folder, map_paths
-from localvertex.runner.packages import Steps
+from localvertex.runner.packages import InstallationLog
 from vertexrig.spec.cluster import expand
 
 Variables = Mapping[str, str]
@@ -36,12 +36,13 @@ class ReplicaProgram:
         cwd: The folder that stands in for the image's files, its working directory; None for an empty one.
         container: What runs the image as itself, None where a program of this machine stands in for it.
         settings: Variables that imitate a property of the image, such as TF_USE_LEGACY_KERAS.
-        stand_ins: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
+        version_difference: A sentence on how the versions of a stand-in differ from those of the image, "" if they do not.
+        notes: A sentence for each other thing that replaces the image or what it would install; empty ones do not count.
         framework: The image's framework, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
         installs: It may run pip, whose packages are then the replica's own.
         broken: What its packages did to the framework of this machine, "" if nothing.
-        steps: What pip said when they were installed.
+        installation: What pip printed when they were installed.
     """
 
     head: tuple[str, ...]
@@ -50,12 +51,13 @@ class ReplicaProgram:
     cwd: Path | None = None
     container: Container | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    stand_ins: tuple[str, ...] = ()
+    version_difference: str = ""
+    notes: tuple[str, ...] = ()
     framework: str = ""
     sources: tuple[Path, ...] = ()
     installs: bool = False
     broken: str = ""
-    steps: Steps = field(default_factory=list)
+    installation: InstallationLog = field(default_factory=list)
 
     def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """Return the command line of a replica that has these variables."""
@@ -75,4 +77,4 @@ class ReplicaProgram:
         """A sentence for each thing that is different here; empty ones do not count."""
         unseen = _UNSEEN if not self.container and not can_show_buckets() else ""
         shared = _SHARED.format(self.cwd.name) if self.cwd is not None and not self.covered else ""
-        return (*self.stand_ins, unseen, shared)
+        return (self.version_difference, *self.notes, unseen, shared)

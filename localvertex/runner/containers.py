@@ -41,14 +41,18 @@ class Container:
     Args:
         engine: What runs it.
         image: What it is made of.
+        options: The job's.
+        root: The local Vertex's folder.
         user: Id of the user of its programs, None if that is not known.
-        packages: Folder of what pip has installed for it.
+        installed: Folder of what pip has installed for it.
     """
 
     engine: Engine
     image: Image
+    options: RunOptions
+    root: Path
     user: int | None = 0
-    packages: Path | None = None
+    installed: Path | None = None
 
     @property
     def is_another_user(self) -> bool:
@@ -59,6 +63,198 @@ class Container:
         """Return the variables that the image sets."""
         pairs = (str(one).partition("=") for one in self.image.config.get("Env") or ())
         return {name: value for name, _, value in pairs}
+
+    def with_packages(self, files: Sequence[Path], installer: packages.Installer) -> Container:
+        """Return this container with packages installed by its own pip, as the executor of a prebuilt image does; once for each image.
+
+        Raises:
+            PackageError: A package does not install; the message names it.
+        """
+        digest = hashlib.sha256(self.image.id.encode())
+        for file in files:
+            digest.update(f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
+        folder = installer.cache / f"image-{digest.hexdigest()[:20]}"
+
+        def pip(*words: str) -> int:
+            name = self._name("pip")
+            mounts = {folder: _PACKAGES, **{file: f"/vertexrig/{file.name}" for file in files}}
+            settings = {name: value for name in _PIP if (value := os.environ.get(name)) and "file:" not in value}
+            variables = {**settings, **_OWN_PIP, **self._of_front()}
+            given, own = engine.environment(variables, folder.with_suffix(".env"))
+            argv = self.engine.run(
+                self.image.name, ["-m", "pip", "install", "--user", *words], entrypoint="python3", name=name,
+                labels=self._labels(), mounts=mounts, read_only=self._read_only(), options=[*self._user(), *given],
+            )  # fmt: skip
+            try:
+                return installer.execute(argv, {**os.environ, **own})
+            finally:
+                self.engine.call(*self.engine.removal(name)[1:])
+
+        def build() -> Mapping[str, packages.InstallationLog]:
+            folder.mkdir()
+            log: packages.InstallationLog = []
+            if self.is_another_user:
+                engine.open_to_all([folder])
+            inside = [f"/vertexrig/{file.name}" for file in files]
+            try:
+                for file, place in zip(files, inside, strict=True):
+                    log.append((file.name, False, installer.begin_step(file, False)))
+                    if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
+                        raise PackageError(
+                            f"package {file.name} cannot be installed in {self.image.name}; pip's output says why"
+                        )
+                for file, place in zip(files, inside, strict=True):
+                    log.append((file.name, True, installer.begin_step(file, True)))
+                    if pip(place) != 0:
+                        raise PackageError(f"the requirements of {file.name} cannot be installed in {self.image.name}")
+            finally:
+                self.engine.reclaim(self.image, [folder], self._labels())
+            return {"steps": log}
+
+        begun(self.root)
+        with answered(self):
+            packages.once(folder, installer.give_up, build)
+        return replace(self, installed=folder)
+
+    def command(
+        self,
+        pool: Pool,
+        entry: Sequence[str],
+        args: Sequence[str],
+        variables: Mapping[str, str],
+        replica: str,
+        host: str,
+        hosts: Sequence[str],
+        folder: Path,
+    ) -> tuple[list[str], dict[str, str], list[str], list[str]]:
+        """Return the command that runs a replica, its environment, the command that removes it, and the one that says how it ended.
+
+        Args:
+            pool: Its pool.
+            entry: What replaces the image's ENTRYPOINT; with it CMD is not used.
+            args: What replaces CMD.
+            variables: Those of the service and of the job's spec.
+            replica: Its name.
+            host: The name that its machine has for it, "" for the machine's own.
+            hosts: Names of all replicas.
+            folder: The replica's, which the container has at the same place: a variable names its metric file.
+        """
+        self._open([folder, environment.bucket_folder(self.root)])
+        front = self._of_front(hosts)
+        image = self.variables()
+        if environment.needs_startup_hook({**front, **variables}):
+            front["PYTHONPATH"] = str(environment.STARTUP)
+        inside = {"PYTHONUNBUFFERED": "1", **front, **variables}
+        inside |= {name: f"{image[name]}{os.pathsep if name == 'PYTHONPATH' else ' '}{front[name]}"
+                   for name in _SHARED if name in image and name in front and name not in variables}  # fmt: skip
+        if "PYTHONPATH" in front and "PYTHONPATH" in variables:
+            inside["PYTHONPATH"] = f"{variables['PYTHONPATH']}{os.pathsep}{front['PYTHONPATH']}"
+        given, passed = engine.environment(inside, folder / "environment")
+        # Recorded of packages: the executor runs in the root folder, as root.
+        place = ["--workdir", "/"] if pool.python_package is not None and self.user == 0 else []
+        place += ["--hostname", host] if host else []
+        name = self._name(replica)
+        mounts = {environment.bucket_folder(self.root): "/gcs", folder: str(folder)}
+        mounts |= {self.installed: _PACKAGES} if self.installed else {}
+        argv = self.engine.run(
+            self.image.name,
+            [*entry[1:], *args],
+            name=name,
+            labels={**self._labels(), JOB_LABEL: f"{self.options.job_id}/{replica}"},
+            entrypoint=entry[0] if entry else "",
+            options=[
+                *given,
+                *place,
+                *self._user(),
+                *_limits(pool, self.options),
+                *(self.engine.gpus() if _has_gpus(pool) else []),
+            ],
+            mounts=mounts,
+            read_only=self._read_only(),
+            hosts=hosts,
+        )
+        return argv, {**os.environ, **passed}, self.engine.removal(name), self.engine.state(name)
+
+    def tool(
+        self,
+        entry: str,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        place: str,
+        mounts: Mapping[Path, str],
+        folder: Path,
+    ) -> tuple[list[str], dict[str, str], list[str]]:
+        """Return the command that runs a program of an image beside the jobs, its environment, and the command that removes it.
+
+        Args:
+            entry: What replaces the image's ENTRYPOINT, "" for the image's own.
+            words: What replaces CMD.
+            variables: Its own, besides those by which it reaches the local Vertex.
+            place: Its working directory.
+            mounts: Folders of this machine, which it may write, and where it has them.
+            folder: For a file with variables.
+        """
+        self._open(mounts)
+        given, passed = engine.environment({**self._of_front(), **variables}, folder / "environment")
+        name = self._name("step")
+        argv = self.engine.run(
+            self.image.name, words, name=name, labels=self._labels(), entrypoint=entry, mounts=mounts,
+            options=[*given, *self._user(), "--rm", "--workdir", place], read_only=self._read_only(),
+        )  # fmt: skip
+        return argv, {**os.environ, **passed}, self.engine.removal(name)
+
+    def reclaim(self, folder: Path) -> str:
+        """Give what all containers of a job have written to this user, by the image of this one; a sentence where that is not possible."""
+        folders = [environment.bucket_folder(self.root), folder]
+        why = self.engine.reclaim(self.image, folders, self._labels())
+        if not why:
+            return ""
+        return f"files that the image wrote still belong to another user: {why}; to change that: sudo chown -R $USER {folders[0]}"
+
+    def _name(self, what: str) -> str:
+        # Another one for each start: a container that a killed server has left may still have the old name.
+        return f"vertexrig-{self.options.job_id}-{what}-{secrets.token_hex(3)}"
+
+    def _labels(self) -> dict[str, str]:
+        return {ROOT_LABEL: str(self.root), OWNER_LABEL: str(os.getpid()), JOB_LABEL: self.options.job_id}
+
+    def _of_front(self, hosts: Sequence[str] = ()) -> dict[str, str]:
+        """Return the variables by which programs reach the local Vertex, and not each other through its proxy."""
+        found = dict(self.options.extra_env)
+        if not found:  # a rehearsal has no server: nobody waits for the metadata server that is not there
+            found = {"NO_GCE_CHECK": "true"}
+        for name in ("NO_PROXY", "no_proxy"):
+            if name in found:
+                found[name] = ",".join([found[name], *hosts])
+        if self.options.credentials:
+            found |= environment.credentials(os.environ)
+        if self.installed is not None or not hosts:
+            found["PYTHONUSERBASE"] = _PACKAGES
+        return found
+
+    def _read_only(self) -> list[Path]:
+        """Return what the variables above name: certificates and credentials, and what Python and Node load at their start."""
+        paths = [environment.STARTUP]
+        paths += [self.root / "front", self.root / "boto.cfg", environment.NODE] if self.options.extra_env else []
+        key = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+        return [path for path in (*paths, *([Path(key)] if self.options.credentials and key else [])) if path.exists()]
+
+    def _open(self, folders: Iterable[Path]) -> None:
+        """Note that a state folder has a container. Let the container's user, if that is another one, write below folders, and read the
+        front's certificates and account below the private state folder, but not the authority's key.
+        """
+        begun(self.root)
+        if self.is_another_user:
+            engine.open_to_all(folders)
+            for path in (self.root / "front", *(self.root / "front").rglob("*")):
+                if path.name != _KEY and path.exists():
+                    path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+
+    def _user(self) -> list[str]:
+        """Return the options by which a rootless podman makes the image's user this one."""
+        one = self.engine
+        mapped = one.rootless and one.name == "podman" and self.user
+        return ["--userns", f"keep-id:uid={self.user},gid={self.user}"] if mapped else []
 
 
 class Choice(NamedTuple):
@@ -76,16 +272,17 @@ class Choice(NamedTuple):
 
 
 def chosen(
-    image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None], base: str = ""
+    image: str, options: RunOptions, root: Path, execute: packages.Execute, log: Callable[[str], None], base: str
 ) -> Choice:
     """Return whether an image runs as itself.
 
     Args:
         image: As the job names it.
         options: The job's.
+        root: The local Vertex's folder.
         execute: Runs what pulls the image, its output in the job's log.
         log: Called before that.
-        base: The image that gcloud has built it from, if a stand-in was built.
+        base: The image that gcloud has built it from, "" if no stand-in was built.
 
     Raises:
         JobFailedError: The user has named an engine, and it does not answer or does not have the image.
@@ -96,7 +293,7 @@ def chosen(
     if found is None:
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
-        return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else "engine is none")
+        return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else why)
     try:
         here = found.image(image)
         if here is None and options.pull == "missing" and not base:
@@ -112,162 +309,7 @@ def chosen(
         if base:
             line = f"`{found.name} pull {base}`, and run the command again that built it"
         return Choice(None, f"the image {image} is not on this machine; to run it: {line}", found.name)
-    return Choice(Container(found, here, found.user_id(here)), engine=found.name)
-
-
-def with_packages(
-    container: Container,
-    files: Sequence[Path],
-    options: RunOptions,
-    root: Path,
-    execute: packages.Execute,
-    step: packages.Step,
-    give_up: Callable[[], bool],
-) -> Container:
-    """Return a container with packages installed by its own pip, as the executor of a prebuilt image does; once for each image.
-
-    Raises:
-        PackageError: A package does not install; the message names it.
-    """
-    digest = hashlib.sha256(container.image.id.encode())
-    for file in files:
-        digest.update(f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
-    folder = root / "envs" / f"image-{digest.hexdigest()[:20]}"
-
-    def pip(*words: str) -> int:
-        name = _name(options.job_id, "pip")
-        mounts = {folder: _PACKAGES, **{file: f"/vertexrig/{file.name}" for file in files}}
-        settings = {name: value for name in _PIP if (value := os.environ.get(name)) and "file:" not in value}
-        variables = {**settings, **_OWN_PIP, **_of_front(container, options)}
-        given, own = engine.environment(variables, folder.with_suffix(".env"))
-        argv = container.engine.run(
-            container.image.name, ["-m", "pip", "install", "--user", *words], entrypoint="python3", name=name,
-            labels=_labels(root, options), mounts=mounts, read_only=_read_only(root, options), options=[*_user(container), *given],
-        )  # fmt: skip
-        try:
-            return execute(argv, {**os.environ, **own})
-        finally:
-            container.engine.call(*container.engine.removal(name)[1:])
-
-    def build() -> Mapping[str, packages.Steps]:
-        folder.mkdir()
-        steps: packages.Steps = []
-        if container.is_another_user:
-            engine.open_to_all([folder])
-        inside = [f"/vertexrig/{file.name}" for file in files]
-        try:
-            for file, place in zip(files, inside, strict=True):
-                steps.append((file.name, False, step(file, False)))
-                if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
-                    raise PackageError(
-                        f"package {file.name} cannot be installed in {container.image.name}; pip's output says why"
-                    )
-            for file, place in zip(files, inside, strict=True):
-                steps.append((file.name, True, step(file, True)))
-                if pip(place) != 0:
-                    raise PackageError(f"the requirements of {file.name} cannot be installed in {container.image.name}")
-        finally:
-            container.engine.reclaim(container.image, [folder], _labels(root, options))
-        return {"steps": steps}
-
-    begun(root)
-    with answered(container):
-        packages.once(folder, give_up, build)
-    return replace(container, packages=folder)
-
-
-def command(
-    container: Container,
-    pool: Pool,
-    entry: Sequence[str],
-    args: Sequence[str],
-    variables: Mapping[str, str],
-    replica: str,
-    host: str,
-    hosts: Sequence[str],
-    options: RunOptions,
-    root: Path,
-    folder: Path,
-) -> tuple[list[str], dict[str, str], list[str], list[str]]:
-    """Return the command that runs a replica, its environment, the command that removes it, and the one that says how it ended.
-
-    Args:
-        container: What it runs in.
-        pool: Its pool.
-        entry: What replaces the image's ENTRYPOINT; with it CMD is not used.
-        args: What replaces CMD.
-        variables: Those of the service and of the job's spec.
-        replica: Its name.
-        host: The name that its machine has for it, "" for the machine's own.
-        hosts: Names of all replicas.
-        options: The job's.
-        root: The local Vertex's folder.
-        folder: The replica's, which the container has at the same place: a variable names its metric file.
-    """
-    own = container.engine
-    _open(container, root, [folder, environment.bucket_folder(root)])
-    front = _of_front(container, options, hosts)
-    image = container.variables()
-    if environment.needs_startup_hook({**front, **variables}):
-        front["PYTHONPATH"] = str(environment.STARTUP)
-    inside = {"PYTHONUNBUFFERED": "1", **front, **variables}
-    inside |= {name: f"{image[name]}{os.pathsep if name == 'PYTHONPATH' else ' '}{front[name]}"
-               for name in _SHARED if name in image and name in front and name not in variables}  # fmt: skip
-    if "PYTHONPATH" in front and "PYTHONPATH" in variables:
-        inside["PYTHONPATH"] = f"{variables['PYTHONPATH']}{os.pathsep}{front['PYTHONPATH']}"
-    given, passed = engine.environment(inside, folder / "environment")
-    # Recorded of packages: the executor runs in the root folder, as root.
-    place = ["--workdir", "/"] if pool.python_package is not None and container.user == 0 else []
-    place += ["--hostname", host] if host else []
-    name = _name(options.job_id, replica)
-    mounts = {environment.bucket_folder(root): "/gcs", folder: str(folder)}
-    mounts |= {container.packages: _PACKAGES} if container.packages else {}
-    argv = own.run(
-        container.image.name,
-        [*entry[1:], *args],
-        name=name,
-        labels={**_labels(root, options), JOB_LABEL: f"{options.job_id}/{replica}"},
-        entrypoint=entry[0] if entry else "",
-        options=[*given, *place, *_user(container), *_limits(pool, options), *(own.gpus() if _has_gpus(pool) else [])],
-        mounts=mounts,
-        read_only=_read_only(root, options),
-        hosts=hosts,
-    )
-    return argv, {**os.environ, **passed}, own.removal(name), own.state(name)
-
-
-def tool(
-    container: Container,
-    entry: str,
-    words: Sequence[str],
-    variables: Mapping[str, str],
-    place: str,
-    mounts: Mapping[Path, str],
-    options: RunOptions,
-    root: Path,
-    folder: Path,
-) -> tuple[list[str], dict[str, str], list[str]]:
-    """Return the command that runs a program of an image beside the jobs, its environment, and the command that removes it.
-
-    Args:
-        container: What it runs in.
-        entry: What replaces the image's ENTRYPOINT, "" for the image's own.
-        words: What replaces CMD.
-        variables: Its own, besides those by which it reaches the local Vertex.
-        place: Its working directory.
-        mounts: Folders of this machine, which it may write, and where it has them.
-        options: Those of a job, with its id.
-        root: The local Vertex's folder.
-        folder: For a file with variables.
-    """
-    _open(container, root, mounts)
-    given, passed = engine.environment({**_of_front(container, options), **variables}, folder / "environment")
-    name = _name(options.job_id, "step")
-    argv = container.engine.run(
-        container.image.name, words, name=name, labels=_labels(root, options), entrypoint=entry, mounts=mounts,
-        options=[*given, *_user(container), "--rm", "--workdir", place], read_only=_read_only(root, options),
-    )  # fmt: skip
-    return argv, {**os.environ, **passed}, container.engine.removal(name)
+    return Choice(Container(found, here, options, root, found.user_id(here)), engine=found.name)
 
 
 def begun(root: Path) -> None:
@@ -302,66 +344,6 @@ def answered(*containers: Container | None) -> Iterator[None]:
     finally:
         for user in users:
             guard.ANSWERED.remove(user)
-
-
-def reclaim(container: Container, root: Path, folder: Path, options: RunOptions) -> str:
-    """Give what all containers of a job have written to this user, by the image of one; a sentence where that is not possible."""
-    folders = [environment.bucket_folder(root), folder]
-    why = container.engine.reclaim(container.image, folders, _labels(root, options))
-    if not why:
-        return ""
-    return f"files that the image wrote still belong to another user: {why}; to change that: sudo chown -R $USER {folders[0]}"
-
-
-def _name(job: str, what: str) -> str:
-    # Another one for each start: a container that a killed server has left may still have the old name.
-    return f"vertexrig-{job}-{what}-{secrets.token_hex(3)}"
-
-
-def _labels(root: Path, options: RunOptions) -> dict[str, str]:
-    return {ROOT_LABEL: str(root), OWNER_LABEL: str(os.getpid()), JOB_LABEL: options.job_id}
-
-
-def _of_front(container: Container, options: RunOptions, hosts: Sequence[str] = ()) -> dict[str, str]:
-    """Return the variables by which programs reach the local Vertex, and not each other through its proxy."""
-    found = dict(options.extra_env)
-    if not found:  # a rehearsal has no server: nobody waits for the metadata server that is not there
-        found = {"NO_GCE_CHECK": "true"}
-    for name in ("NO_PROXY", "no_proxy"):
-        if name in found:
-            found[name] = ",".join([found[name], *hosts])
-    if options.credentials:
-        found |= environment.credentials(os.environ)
-    if container.packages is not None or not hosts:
-        found["PYTHONUSERBASE"] = _PACKAGES
-    return found
-
-
-def _read_only(root: Path, options: RunOptions) -> list[Path]:
-    """Return what the variables above name: certificates and credentials, and what Python and Node load at their start."""
-    paths = [environment.STARTUP]
-    paths += [root / "front", root / "boto.cfg", environment.NODE] if options.extra_env else []
-    key = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    return [path for path in (*paths, *([Path(key)] if options.credentials and key else [])) if path.exists()]
-
-
-def _open(container: Container, root: Path, folders: Iterable[Path]) -> None:
-    """Note that a state folder has a container. Let the container's user, if that is another one, write below folders, and read the
-    front's certificates and account below the private state folder, but not the authority's key.
-    """
-    begun(root)
-    if container.is_another_user:
-        engine.open_to_all(folders)
-        for path in (root / "front", *(root / "front").rglob("*")):
-            if path.name != _KEY and path.exists():
-                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
-
-
-def _user(container: Container) -> list[str]:
-    """Return the options by which a rootless podman makes the image's user this one."""
-    one = container.engine
-    mapped = one.rootless and one.name == "podman" and container.user
-    return ["--userns", f"keep-id:uid={container.user},gid={container.user}"] if mapped else []
 
 
 def _has_gpus(pool: Pool) -> bool:

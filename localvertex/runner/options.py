@@ -42,7 +42,7 @@ class RunOptions:
     """How to run a job here.
 
     Args:
-        job_id: Numeric id, "" for a new one.
+        job_id: Numeric id, of which folders, marks and container names are made; set for each job.
         project: Project id.
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.

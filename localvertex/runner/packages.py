@@ -38,12 +38,14 @@ from vertexrig.waiting import waiting
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
 
-Said = list[tuple[str, str]]
-"""Lines of pip, each with its severity."""
-Steps = list[tuple[str, bool, Said]]
-"""The steps of an installation: the package, whether its requirements are installed, and what pip said."""
-Step = Callable[[Path, bool], Said]
-"""Called before a package is installed (False), and before its requirements are (True); returns the list that gets pip's lines."""
+PipLines = list[tuple[str, str]]
+"""What one call of pip printed: lines, each with its severity."""
+InstallationLog = list[tuple[str, bool, PipLines]]
+"""An installation, step by step: the package, whether its requirements are installed, and what pip printed."""
+BeginStep = Callable[[Path, bool], PipLines]
+"""Called before a package is installed (False), and before its requirements are (True). It returns an empty list, to which `Execute`
+adds what pip prints.
+"""
 
 _READY = "ready.json"
 _INSTALLERS = ("pip", "setuptools", "wheel")
@@ -171,88 +173,136 @@ class Supplied:
     constraints: tuple[str, ...] = ()
 
 
-def layer(
-    base: Interpreter,
-    image: str,
-    packages: Sequence[Path],
-    cache: Path,
-    supplied: Supplied,
-    env: Mapping[str, str],
-    execute: Execute,
-    step: Step = lambda package, requirements: [],
-    give_up: Callable[[], bool] = lambda: False,
-) -> Path:
-    """Return the interpreter of the environment for these packages; made when it is not in the cache.
+@dataclass(frozen=True)
+class Installer:
+    """Makes environments, or finds them in the folder where they are kept.
 
     Args:
-        base: What it is layered on.
-        image: The image it replaces.
-        packages: Source distributions or wheels, in order.
-        cache: Folder that holds the environments.
-        supplied: What the image has. Of its modules, those that the packages import and this machine lacks are installed, if pip can.
+        cache: The folder.
         env: What pip, and so a package's setup.py, sees of the user's environment.
         execute: Runs pip.
-        step: Called before each package and its requirements, if they are not in the cache.
+        begin_step: Called before each package and its requirements, if they are not in the cache.
         give_up: Asked while another process makes the same environment; True ends the wait.
-
-    Raises:
-        PackageError: A package does not install; the message names it.
     """
-    folder = cache / layer_key(base, image, packages)
-    return once(folder, give_up, lambda: _build(base, folder, packages, supplied, env, execute, step))
 
+    cache: Path
+    env: Mapping[str, str]
+    execute: Execute
+    begin_step: BeginStep
+    give_up: Callable[[], bool]
 
-def layer_of_commands(
-    base: Interpreter, image: str, cache: Path, env: Mapping[str, str], execute: Execute, give_up: Callable[[], bool]
-) -> Path:
-    """Return the interpreter of the environment in which commands of a container run; see `layer` for the arguments.
+    def layer(self, base: Interpreter, image: str, packages: Sequence[Path], supplied: Supplied) -> Path:
+        """Return the interpreter of the environment for these packages; made when it is not in the cache.
 
-    It has the programs of the packages, such as pip and torchrun. What is installed there by a replica goes to the
-    replica's own PYTHONUSERBASE, and comes before what the machine has.
-    """
-    folder = cache / layer_key(base, f"commands of {image}", ())
+        Args:
+            base: What it is layered on.
+            image: The image it replaces.
+            packages: Source distributions or wheels, in order.
+            supplied: What the image has. Of its modules, those that the packages import and this machine lacks are installed, if pip can.
 
-    def build() -> Mapping[str, str]:
-        python = _venv(base, folder, _USER_SITE, env, execute, bare=base.pip)
-        # pip refuses --user in an environment that does not see the system's packages.
-        config = folder / "pyvenv.cfg"
-        text = config.read_text(encoding="utf-8")
-        config.write_text(re.sub(r"(include-system-site-packages = )false", r"\1true", text), encoding="utf-8")
-        for one in metadata.distributions(path=list(base.site)):
-            for entry in one.entry_points:
-                program = python.parent / entry.name
-                if entry.group == "console_scripts" and entry.attr and not program.exists():
-                    program.write_text(_PROGRAM.format(python=python, entry=entry, name=entry.attr.partition(".")[0]))
-                    program.chmod(0o755)
-        return {}
+        Raises:
+            PackageError: A package does not install; the message names it.
+        """
+        folder = self.cache / layer_key(base, image, packages)
+        return once(folder, self.give_up, lambda: self._build(base, folder, packages, supplied))
 
-    return once(folder, give_up, build)
+    def layer_of_commands(self, base: Interpreter, image: str) -> Path:
+        """Return the interpreter of the environment in which commands of a container run; see `layer`.
 
+        It has the programs of the packages, such as pip and torchrun. What is installed there by a replica goes to the
+        replica's own PYTHONUSERBASE, and comes before what the machine has.
+        """
+        folder = self.cache / layer_key(base, f"commands of {image}", ())
 
-def layer_of_pip(
-    base: Interpreter,
-    image: str,
-    installs: Sequence[Sequence[str]],
-    cache: Path,
-    env: Mapping[str, str],
-    execute: Execute,
-    give_up: Callable[[], bool],
-) -> Path:
-    """Return the interpreter of an environment in which each `pip install` with these arguments was run; see `layer`."""
-    files = [path for words in installs for word in words for path in _files(Path(word))]
-    folder = cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
+        def build() -> Mapping[str, str]:
+            python = self._venv(base, folder, _USER_SITE, bare=base.pip)
+            # pip refuses --user in an environment that does not see the system's packages.
+            config = folder / "pyvenv.cfg"
+            text = config.read_text(encoding="utf-8")
+            config.write_text(re.sub(r"(include-system-site-packages = )false", r"\1true", text), encoding="utf-8")
+            for one in metadata.distributions(path=list(base.site)):
+                for entry in one.entry_points:
+                    program = python.parent / entry.name
+                    if entry.group == "console_scripts" and entry.attr and not program.exists():
+                        program.write_text(
+                            _PROGRAM.format(python=python, entry=entry, name=entry.attr.partition(".")[0])
+                        )
+                        program.chmod(0o755)
+            return {}
 
-    def build() -> Mapping[str, str]:
-        python = _venv(base, folder, "", env, execute, bare=_has_pip(base))
-        for words in installs:
-            argv = [*_pip(base, python), "install", "--quiet", "--no-warn-conflicts", *words]
-            with waiting(f"pip install {' '.join(words)}"):
-                code = execute(argv, {**env, **QUIET_PIP})
+        return once(folder, self.give_up, build)
+
+    def layer_of_pip(self, base: Interpreter, image: str, installs: Sequence[Sequence[str]]) -> Path:
+        """Return the interpreter of an environment in which each `pip install` with these arguments was run; see `layer`."""
+        files = [path for words in installs for word in words for path in _files(Path(word))]
+        folder = self.cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
+
+        def build() -> Mapping[str, str]:
+            python = self._venv(base, folder, "", bare=_has_pip(base))
+            for words in installs:
+                argv = [*_pip(base, python), "install", "--quiet", "--no-warn-conflicts", *words]
+                with waiting(f"pip install {' '.join(words)}"):
+                    code = self.execute(argv, {**self.env, **QUIET_PIP})
+                if code != 0:
+                    raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
+            return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
+
+        return once(folder, self.give_up, build)
+
+    def _build(
+        self, base: Interpreter, folder: Path, packages: Sequence[Path], supplied: Supplied
+    ) -> Mapping[str, Any]:
+        # Otherwise pip writes lines into the job's log about which its user can do nothing.
+        env = {**self.env, **QUIET_PIP}
+        python = self._venv(base, folder, "", bare=_has_pip(base))
+        site = next(folder.glob("lib/python*/site-packages"))
+        pip = _pip(base, python)
+        log: InstallationLog = []
+        for package in packages:
+            log.append((package.name, False, self.begin_step(package, False)))
+            options = ["--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
+            argv = [*pip, "install", *options, str(package)]
+            with waiting(f"pip, which installs {package.name}"):
+                code = self.execute(argv, env)
             if code != 0:
-                raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
-        return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
+                raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
+        required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
+        required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
+        log += [(package.name, True, self.begin_step(package, True)) for package in packages]
+        constraints = folder / "constraints.txt"
+        constraints.write_text("".join(f"{line}\n" for line in supplied.constraints), encoding="utf-8")
+        # No warnings of conflicts: they are between packages of this machine, which the job does not use.
+        install = [*pip, "install", "--no-warn-conflicts", *(["-c", str(constraints)] if supplied.constraints else [])]
+        with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
+            code = self.execute([*install, *required], env) if required else 0
+        if code != 0:
+            names = ", ".join(package.name for package in packages)
+            raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
+        lacking = [distribution_of(name) for name in _not_found(python, _imported(site) & supplied.modules)]
+        added = ""
+        if lacking:
+            with waiting(f"pip, which installs what the image has and this machine lacks: {', '.join(lacking)}"):
+                # without a word in the job's log: what is lacking after a failure is the replica's to say
+                quietly = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *install, *lacking]
+                if self.execute(quietly, env) == 0:
+                    names = ", ".join(lacking)
+                    added = f"this machine lacked {names}, which the image has: pip installed the newest versions"
+        return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": log}
 
-    return once(folder, give_up, build)
+    def _venv(self, base: Interpreter, folder: Path, first: str, *, bare: bool) -> Path:
+        """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds; pip is not in it if
+        `bare`.
+        """
+        options = ["--without-pip"] if bare else []
+        with waiting(f"{base.python}, which makes a virtual environment"):
+            code = self.execute([base.python, "-m", "venv", *options, str(folder)], self.env)
+        if code != 0:
+            raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
+        site = next(folder.glob("lib/python*/site-packages"))
+        # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
+        lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
+        (site / "vertexrig_base.pth").write_text("".join([first, *lines]))
+        return folder / "bin" / "python"
 
 
 def _files(path: Path) -> list[Path]:
@@ -297,7 +347,7 @@ def with_own(base: Interpreter, python: Path) -> Interpreter:
 
 
 def layer_note(python: Path, what: str) -> str:
-    """Return a sentence on an environment made by `layer`, "" if there is none.
+    """Return a sentence on an environment made by `Installer.layer`, "" if there is none.
 
     Args:
         python: Its interpreter.
@@ -307,9 +357,9 @@ def layer_note(python: Path, what: str) -> str:
     return str(_kept(python.parent.parent).get(what) or "")
 
 
-def steps_of(folder: Path | None) -> Steps:
-    """Return what pip said when the environment in a folder was made; nothing of one that is not known."""
-    return _kept(folder).get("steps") or [] if folder else []
+def installation_log(folder: Path) -> InstallationLog:
+    """Return what pip printed when the environment in a folder was made; nothing of one that is not known."""
+    return _kept(folder).get("steps") or []
 
 
 def _kept(folder: Path) -> dict[str, Any]:
@@ -318,53 +368,6 @@ def _kept(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data
-
-
-def _build(
-    base: Interpreter,
-    folder: Path,
-    packages: Sequence[Path],
-    supplied: Supplied,
-    env: Mapping[str, str],
-    execute: Execute,
-    step: Step,
-) -> Mapping[str, Any]:
-    # Otherwise pip writes lines into the job's log about which its user can do nothing.
-    env = {**env, **QUIET_PIP}
-    python = _venv(base, folder, "", env, execute, bare=_has_pip(base))
-    site = next(folder.glob("lib/python*/site-packages"))
-    pip = _pip(base, python)
-    steps: Steps = []
-    for package in packages:
-        steps.append((package.name, False, step(package, False)))
-        options = ["--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
-        argv = [*pip, "install", *options, str(package)]
-        with waiting(f"pip, which installs {package.name}"):
-            code = execute(argv, env)
-        if code != 0:
-            raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
-    required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
-    required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
-    steps += [(package.name, True, step(package, True)) for package in packages]
-    constraints = folder / "constraints.txt"
-    constraints.write_text("".join(f"{line}\n" for line in supplied.constraints), encoding="utf-8")
-    # No warnings of conflicts: they are between packages of this machine, which the job does not use.
-    install = [*pip, "install", "--no-warn-conflicts", *(["-c", str(constraints)] if supplied.constraints else [])]
-    with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
-        code = execute([*install, *required], env) if required else 0
-    if code != 0:
-        names = ", ".join(package.name for package in packages)
-        raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
-    lacking = [distribution_of(name) for name in _not_found(python, _imported(site) & supplied.modules)]
-    added = ""
-    if lacking:
-        with waiting(f"pip, which installs what the image has and this machine lacks: {', '.join(lacking)}"):
-            # without a word in the job's log: what is lacking after a failure is the replica's to say
-            quietly = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *install, *lacking]
-            if execute(quietly, env) == 0:
-                names = ", ".join(lacking)
-                added = f"this machine lacked {names}, which the image has: pip installed the newest versions"
-    return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": steps}
 
 
 def _imported(site: Path) -> set[str]:
@@ -411,30 +414,6 @@ def _broken(site: Path, below: Sequence[str]) -> str:
                 if version and applies and not needed.specifier.contains(version, prereleases=True):
                     return f"{name} {one.version} of this machine needs {needed.name}{needed.specifier}, and pip installed {needed.name} {version}"
     return ""
-
-
-def _venv(
-    base: Interpreter,
-    folder: Path,
-    first: str,
-    env: Mapping[str, str],
-    execute: Execute,
-    *,
-    bare: bool,
-) -> Path:
-    """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds; pip is not in it if
-    `bare`.
-    """
-    options = ["--without-pip"] if bare else []
-    with waiting(f"{base.python}, which makes a virtual environment"):
-        code = execute([base.python, "-m", "venv", *options, str(folder)], env)
-    if code != 0:
-        raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
-    site = next(folder.glob("lib/python*/site-packages"))
-    # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
-    (site / "vertexrig_base.pth").write_text("".join([first, *lines]))
-    return folder / "bin" / "python"
 
 
 def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[list[str], str]:

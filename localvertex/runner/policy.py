@@ -184,9 +184,9 @@ def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     return words if len(words) <= _MOST_WORDS else "…" + words[-_MOST_WORDS:]
 
 
-def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
+def scheduling_of(spec: Mapping[str, Any]) -> Scheduling:
     """Return the scheduling of a CustomJobSpec."""
-    data = job.get("scheduling") or {}
+    data = spec.get("scheduling") or {}
     disable = bool(data.get("disableRetries", False))
     return Scheduling(
         # disableRetries sets restartJobOnWorkerRestart to false (REST reference of CustomJobSpec, 2026-08-22).

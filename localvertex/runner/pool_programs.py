@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
@@ -36,20 +35,20 @@ _PANDAS_3 = (3, 11)
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
-def _version_difference(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
+def _version_difference(interpreter: packages.Interpreter, image: str, sources: TrainerSources | None = None) -> str:
     """Return how the stand-in of an image differs from the image, "" if both have the same versions."""
     prebuilt = load().image(image)
-    if built is not None:
-        name, framework, version, python = image.rpartition("/")[2], built.framework, built.version, built.python
+    if sources is not None:
+        name, framework, version, python = image.rpartition("/")[2], sources.framework, sources.version, sources.python
     elif prebuilt is not None:
         name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
     else:
-        return f"the stand-in for image {image} is Python {base.version} of this machine"
+        return f"the stand-in for image {image} is Python {interpreter.version} of this machine"
     parts = []
-    if python and base.version.split(".")[:2] != python.split(".")[:2]:
-        parts.append(f"Python {base.version} instead of {python}")
+    if python and interpreter.version.split(".")[:2] != python.split(".")[:2]:
+        parts.append(f"Python {interpreter.version} instead of {python}")
     distribution = DISTRIBUTIONS.get(framework, framework)
-    here = base.installed.get(distribution)
+    here = interpreter.installed.get(distribution)
     if here is None and framework:
         parts.append(f"no {distribution}")
     elif here is not None and version and here.split(".")[:2] != version.split(".")[:2]:
@@ -65,56 +64,44 @@ class Preparation:
         pool: The worker pool.
         options: The job's.
         root: The local Vertex's folder.
-        env: What pip sees of the user's environment.
-        execute: Runs pip, or the engine that pulls an image (`packages.Execute`).
-        step: Called before each installation; see `packages.layer`.
-        give_up: Whether the job is to end.
+        installer: Makes environments; it also runs the engine that pulls an image.
         log: Called with what is made beside the packages.
+        on_container: Called with the container of an image that runs as itself, before packages are installed in it.
     """
 
     pool: Pool
     options: RunOptions
     root: Path
-    env: Mapping[str, str]
-    execute: packages.Execute
-    step: packages.Step
-    give_up: Callable[[], bool]
+    installer: packages.Installer
     log: Callable[[str], None]
+    on_container: Callable[[containers.Container], None]
 
-    def program(self, choice: containers.Choice) -> ReplicaProgram:
-        """Return how the pool's replicas are started, given what `choose` returned.
+    def program(self) -> ReplicaProgram:
+        """Return how the pool's replicas are started.
 
         Raises:
             PackageError: A package is not there or does not install.
             JobFailedError: Nothing on this machine can run the image.
         """
-        if self._is_reduction_server():
+        # `local.images` and `local.interpreters` win over the image itself.
+        mapped = first_match(self.options.images, self.pool.image) is not None
+        if load().is_reduction_server(self.pool.image) and not mapped:
             note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
-            return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
+            return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), notes=(note,))
+        mapped = mapped or first_match(self.options.interpreters, self.pool.image) is not None
+        choice = containers.Choice() if mapped else self._choose()
         if choice.container is not None:
+            self.on_container(choice.container)
             return self._of_container(choice.container)
         program = self._in_place_of_the_image(choice)
         # Say why the image does not run: a user with an engine expects it to.
-        return replace(program, stand_ins=(choice.why, *program.stand_ins)) if choice.engine else program
+        return replace(program, notes=(choice.why, *program.notes)) if choice.engine else program
 
-    def choose(self) -> containers.Choice:
-        """Return whether the pool's image runs as itself.
-
-        Raises:
-            JobFailedError: As `containers.chosen`.
-        """
-        options, image = self.options, self.pool.image
-        # `local.images` and `local.interpreters` win over the image itself.
-        mapped = first_match(options.images, image) is not None or first_match(options.interpreters, image) is not None
-        if mapped or self._is_reduction_server():
-            return containers.Choice()
-        built = image_stand_ins.find(self.root, image)
-        return containers.chosen(image, options, self.execute, self.log, built.base if built is not None else "")
-
-    def _is_reduction_server(self) -> bool:
-        """Whether the image is Google's Reduction Server, and the user named no folder for it in `local.images`."""
-        image = self.pool.image
-        return load().is_reduction_server(image) and first_match(self.options.images, image) is None
+    def _choose(self) -> containers.Choice:
+        """Return whether the pool's image runs as itself."""
+        stand_in = image_stand_ins.find(self.root, self.pool.image)
+        base = stand_in.base if stand_in is not None else ""
+        return containers.chosen(self.pool.image, self.options, self.root, self.installer.execute, self.log, base)
 
     def _of_container(self, container: containers.Container) -> ReplicaProgram:
         """Return the program of a pool whose image runs as itself."""
@@ -122,11 +109,10 @@ class Preparation:
         if pool.python_package is None:
             return ReplicaProgram(_command(pool), tuple(pool.args), container=container)
         files = [_package(uri, root) for uri in pool.package_uris]
-        container = containers.with_packages(
-            container, files, self.options, root, self.execute, self.step, self.give_up
-        )
-        steps = packages.steps_of(container.packages)
-        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, steps=steps)
+        container = container.with_packages(files, self.installer)
+        assert container.installed is not None
+        log = packages.installation_log(container.installed)
+        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, installation=log)
 
     def _in_place_of_the_image(self, choice: containers.Choice) -> ReplicaProgram:
         """Return the program of a pool whose image does not run here, for the reason in `choice`.
@@ -139,20 +125,19 @@ class Preparation:
         4. the folder that `local.images` names;
         5. the job's command, if the image is a prebuilt one or Docker Hub's of Python.
         """
-        pool, options, root, env, execute = self.pool, self.options, self.root, self.env, self.execute
+        pool, options, root, installer = self.pool, self.options, self.root, self.installer
         # The folder of `local.images`: the user has named it for this machine, so it comes before an image that is built.
         local = first_match(options.images, pool.image)
         stand_in = image_stand_ins.find(root, pool.image) if local is None else None
-        base = python_for(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)
+        interpreter = python_for(stand_in.base if stand_in else pool.image, options, self.log, installer.give_up)
         if stand_in is not None:
-            python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, self.give_up)
-            return _of_stand_in(pool, stand_in, base, python)
-        layer = partial(packages.layer, env=env, execute=execute, step=self.step, give_up=self.give_up)
+            python = installer.layer_of_pip(interpreter, stand_in.base, stand_in.pip)
+            return _of_stand_in(pool, stand_in, interpreter, python)
         if pool.python_package is not None:
-            return _of_package(pool, base, root, layer)
-        built = first_match(options.built, pool.image)
-        if built is not None and local is None:
-            return _of_built_image(pool, built, base, root, layer)
+            return _of_package(pool, interpreter, root, installer)
+        sources = first_match(options.built, pool.image)
+        if sources is not None and local is None:
+            return _of_built_image(pool, sources, interpreter, installer)
         command = _command(pool)
         if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
             raise nowhere(pool.image, choice, options, root)
@@ -160,17 +145,18 @@ class Preparation:
         # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
         installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
         if installs:
-            python = packages.layer_of_commands(base, pool.image, root / "envs", env, execute, self.give_up)
-            base = replace(base, python=str(python))
+            python = installer.layer_of_commands(interpreter, pool.image)
+            interpreter = replace(interpreter, python=str(python))
         if local is not None:
-            return replace(_mapped(local, head, tuple(pool.args), base, pool.image), installs=installs)
-        settings, keras = keras2.of_image(base, pool.image)
+            return replace(_mapped(local, head, tuple(pool.args), interpreter, pool.image), installs=installs)
+        settings, keras = keras2.of_image(interpreter, pool.image)
         return ReplicaProgram(
             head,
             tuple(pool.args),
-            (Path(base.python).parent,),
+            folders=(Path(interpreter.python).parent,),
             settings=settings,
-            stand_ins=(_version_difference(base, pool.image), keras),
+            version_difference=_version_difference(interpreter, pool.image),
+            notes=(keras,),
             framework=keras2.framework(pool.image),
             installs=installs,
         )
@@ -186,41 +172,41 @@ def _started_by(python: Path, head: tuple[str, ...]) -> tuple[str, ...]:
     return (str(python), *head[1:]) if head[:1] in (("python",), ("python3",)) else head
 
 
-def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, python: Path) -> ReplicaProgram:
+def _of_stand_in(pool: Pool, stand_in: ImageStandIn, interpreter: packages.Interpreter, python: Path) -> ReplicaProgram:
     """Return the program of an image that gcloud built without an engine."""
-    settings, keras = keras2.of_image(base, one.base)
+    settings, keras = keras2.of_image(interpreter, stand_in.base)
     return ReplicaProgram(
-        _started_by(python, _command(pool) or one.entrypoint),
+        _started_by(python, _command(pool) or stand_in.entrypoint),
         tuple(pool.args),
-        (python.parent, Path(base.python).parent),
-        Path(one.folder),
-        settings={**one.env, **settings},
-        stand_ins=(_version_difference(base, one.base), keras),
-        framework=keras2.framework(one.base),
-        broken=_broken_text(python, one.base),
+        folders=(python.parent, Path(interpreter.python).parent),
+        cwd=Path(stand_in.folder),
+        settings={**stand_in.env, **settings},
+        version_difference=_version_difference(interpreter, stand_in.base),
+        notes=(keras,),
+        framework=keras2.framework(stand_in.base),
+        broken=_broken_text(python, stand_in.base),
     )
 
 
-def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Callable[..., Path]) -> ReplicaProgram:
+def _of_package(
+    pool: Pool, interpreter: packages.Interpreter, root: Path, installer: packages.Installer
+) -> ReplicaProgram:
     """Install the packages of a pool, and return the program that runs its module."""
     files = [_package(uri, root) for uri in pool.package_uris]
-    python = layer(base, pool.image, files, root / "envs", _supplied(pool.image))
-    base = packages.with_own(base, python)
-    settings, keras = keras2.of_image(base, pool.image)
+    python = installer.layer(interpreter, pool.image, files, _supplied(pool.image))
+    interpreter = packages.with_own(interpreter, python)
+    settings, keras = keras2.of_image(interpreter, pool.image)
     return ReplicaProgram(
         (str(python), "-m", pool.module),
         tuple(pool.args),
-        (python.parent,),
+        folders=(python.parent,),
         settings=settings,
-        stand_ins=(
-            _version_difference(base, pool.image),
-            *(packages.layer_note(python, what) for what in ("replaced", "added")),
-            keras,
-        ),
+        version_difference=_version_difference(interpreter, pool.image),
+        notes=(packages.layer_note(python, "replaced"), packages.layer_note(python, "added"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken_text(python, pool.image),
-        steps=packages.steps_of(python.parent.parent),
+        installation=packages.installation_log(python.parent.parent),
     )
 
 
@@ -248,23 +234,24 @@ def _broken_text(python: Path, image: str) -> str:
 
 
 def _of_built_image(
-    pool: Pool, built: TrainerSources, base: packages.Interpreter, root: Path, layer: Callable[..., Path]
+    pool: Pool, sources: TrainerSources, interpreter: packages.Interpreter, installer: packages.Installer
 ) -> ReplicaProgram:
     """Build and install the trainer that a pool's image is made of, and return the program that starts as the image does."""
-    file = builder.build(built.path, built.packages, module=built.module, verify=False).path
+    file = builder.build(sources.path, sources.packages, module=sources.module, verify=False).path
     # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
     # needs no other one.
-    python = layer(base, pool.image.partition(":")[0], [file], root / "envs", packages.Supplied())
-    base = packages.with_own(base, python)
-    settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
+    python = installer.layer(interpreter, pool.image.partition(":")[0], [file], packages.Supplied())
+    interpreter = packages.with_own(interpreter, python)
+    settings, keras = keras2.of_version(interpreter, sources.version if sources.framework == "tf" else "")
     return ReplicaProgram(
-        _started_by(python, _command(pool) or ("python", "-m", built.module)),
+        _started_by(python, _command(pool) or ("python", "-m", sources.module)),
         tuple(pool.args),
         # torchrun and its like are beside the interpreter that has their package
-        (python.parent, Path(base.python).parent),
+        folders=(python.parent, Path(interpreter.python).parent),
         settings=settings,
-        stand_ins=(_version_difference(base, pool.image, built), packages.layer_note(python, "replaced"), keras),
-        framework=built.framework,
+        version_difference=_version_difference(interpreter, pool.image, sources),
+        notes=(packages.layer_note(python, "replaced"), keras),
+        framework=sources.framework,
         sources=(file,),
     )
 
@@ -280,12 +267,12 @@ def python_for(
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None
-    base = packages.inspect_python(named if named and named != AUTO else sys.executable)
+    interpreter = packages.inspect_python(named if named and named != AUTO else sys.executable)
     if prebuilt is None:
-        return base
-    lacks_tensorflow = not named and prebuilt.framework == "tf" and "tensorflow" not in base.installed
+        return interpreter
+    lacks_tensorflow = not named and prebuilt.framework == "tf" and "tensorflow" not in interpreter.installed
     if not (auto or lacks_tensorflow):
-        return base
+        return interpreter
     name = pythons.name_for(prebuilt, load())
     try:
         made = pythons.make_python(pythons.wanted(name, load(), None), log, give_up)
@@ -293,7 +280,7 @@ def python_for(
         if give_up() or auto:
             raise
         log(f"No environment of {name} could be made ({error}): TensorFlow is installed beside this Python's packages")
-        return base
+        return interpreter
     log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
     return packages.inspect_python(str(made.python))
 
@@ -304,8 +291,9 @@ def has_known_versions(image: str, options: RunOptions, root: Path) -> bool:
         return True
     if first_match(options.images, image) is not None:  # a folder of the user's
         return False
-    made = image_stand_ins.find(root, image)
-    return first_match(options.built, image) is not None or (made is not None and load().image(made.base) is not None)
+    stand_in = image_stand_ins.find(root, image)
+    known = stand_in is not None and load().image(stand_in.base) is not None
+    return known or first_match(options.built, image) is not None
 
 
 def nowhere(image: str, choice: containers.Choice, options: RunOptions, root: Path) -> JobFailedError:
@@ -365,7 +353,7 @@ def _package(uri: str, root: Path) -> Path:
 
 
 def _mapped(
-    local: LocalImage, head: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
+    local: LocalImage, head: Sequence[str], args: Sequence[str], interpreter: packages.Interpreter, image: str
 ) -> ReplicaProgram:
     folder = Path(local.path)
     if not folder.is_dir():
@@ -374,10 +362,14 @@ def _mapped(
         raise JobFailedError(
             f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
-    note = f"folder {folder.name} and Python {base.version} of this machine replace image {image}"
-    settings, keras = keras2.of_folder(base, image, folder)
-    path = (Path(base.python).parent,)
-    framework = local.framework or keras2.framework(image, folder)
+    note = f"folder {folder.name} and Python {interpreter.version} of this machine replace image {image}"
+    settings, keras = keras2.of_folder(interpreter, image, folder)
     return ReplicaProgram(
-        tuple(head), tuple(args), path, folder, settings=settings, stand_ins=(note, keras), framework=framework
+        tuple(head),
+        tuple(args),
+        folders=(Path(interpreter.python).parent,),
+        cwd=folder,
+        settings=settings,
+        notes=(note, keras),
+        framework=local.framework or keras2.framework(image, folder),
     )

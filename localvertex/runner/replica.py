@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localvertex.runner import containers, environment, job_files
-from localvertex.runner.children import Command, Machine, hosts_with
+from localvertex.runner import environment, job_files
+from localvertex.runner.children import Command, Isolation, hosts_with
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE
@@ -39,7 +39,7 @@ def replica_command(
     pool: Pool,
     replicas: Sequence[cluster.Replica],
     program: ReplicaProgram,
-    job: Mapping[str, Any],
+    spec: Mapping[str, Any],
     options: RunOptions,
     root: Path,
 ) -> Command:
@@ -50,7 +50,7 @@ def replica_command(
         pool: Its worker pool.
         replicas: All replicas of the job.
         program: What the pool runs.
-        job: The CustomJobSpec.
+        spec: The CustomJobSpec.
         options: The job's.
         root: The local Vertex's folder.
     """
@@ -59,7 +59,7 @@ def replica_command(
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     metrics = str(job_files.metric_file(root, options.job_id, one.name))
-    set_by_service = _service_variables(one, pool, replicas, job, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
+    set_by_service = _service_variables(one, pool, replicas, spec, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
@@ -80,13 +80,13 @@ def replica_command(
     if program.container is not None:
         words = program.argv(variables, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
-        argv, env, cleanup, state = containers.command(
-            program.container, pool, entry, args, mapped, one.name, host, names, options, root, folder
+        argv, env, cleanup, inspect = program.container.command(
+            pool, entry, args, mapped, one.name, host, names, folder
         )
         env |= {MARK: mark_value}
-        return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
+        return Command(argv, env, work, cleanup=cleanup, inspect=inspect, mark=mark, severities=severities)
     own = folder / INSTALLED
-    machine = {
+    local_variables = {
         **user_environment(options, folder / "config"),
         "PATH": environment.search_path([*([own / "bin"] if program.installs else []), *program.folders], os.environ),
         "PYTHONUNBUFFERED": "1",
@@ -95,17 +95,19 @@ def replica_command(
         **options.extra_env,
     }
     # The job names a key file that does not exist on this machine: keep the emulator's own key file.
-    if _KEY in machine and not Path(mapped.get(_KEY, "")).is_file():
+    if _KEY in local_variables and not Path(mapped.get(_KEY, "")).is_file():
         mapped.pop(_KEY, None)
     gcs = program.gcs(root)
-    sees_names = has_names and bool(gcs)  # see `Machine.hosts`
+    sees_names = has_names and bool(gcs)  # see `Isolation.hosts`
     hosts = job_folder / "hosts" if sees_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")
-        machine |= {name: ",".join([machine[name], *names]) for name in ("NO_PROXY", "no_proxy") if name in machine}
-        machine["HOSTNAME"] = host
+        for name in ("NO_PROXY", "no_proxy"):
+            if name in local_variables:
+                local_variables[name] = ",".join([local_variables[name], *names])
+        local_variables["HOSTNAME"] = host
     # The job's own variables win over this machine's, and nothing wins over the mark.
-    env = {**machine, **mapped, MARK: mark_value}
+    env = {**local_variables, **mapped, MARK: mark_value}
     env |= startup_path(env)
     return Command(
         program.argv(variables, buckets, keep_gs=options.keep_gs),
@@ -114,21 +116,27 @@ def replica_command(
         memory=options.memory_limit,
         mark=mark,
         severities=severities,
-        machine=Machine(
-            gcs,
-            str(hosts or ""),
-            host if sees_names else "",
-            str(work) if program.covered else "",
-            bool(gcs) and not is_in_tmp(program, machine, root),
+        isolation=Isolation(
+            gcs=gcs,
+            hosts=str(hosts or ""),
+            host=host if sees_names else "",
+            changes=str(work) if program.covered else "",
+            tmp=bool(gcs) and not is_in_tmp(program, local_variables, root),
         ),
         framework=program.framework,
         sources=program.sources,
     )
 
 
-def is_in_tmp(program: ReplicaProgram, machine: Mapping[str, str], root: Path) -> bool:
+def is_in_tmp(program: ReplicaProgram, local_variables: Mapping[str, str], root: Path) -> bool:
     """Whether something that a program needs of this machine is below /tmp, which then cannot be its own; its arguments do not count."""
-    texts = (str(root.resolve()), str(program.cwd or ""), *program.head, *map(str, program.folders), *machine.values())
+    texts = (
+        str(root.resolve()),
+        str(program.cwd or ""),
+        *program.head,
+        *map(str, program.folders),
+        *local_variables.values(),
+    )
     return any(path.startswith(f"{TMP}/") for text in texts for path in text.split(os.pathsep))
 
 
@@ -149,13 +157,13 @@ def startup_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _service_variables(
-    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
+    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], spec: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
     """Return the variables that the service sets."""
     # A trial has the id of its tuning job (a course's trials write to one folder of that name, index id 3894846042).
     job_id = options.study_id or options.job_id
     identity = cluster.Identity(job_id, options.project_number, options.region, options.trial)
-    found = dict(cluster.service_environment(replicas, one, job, identity))
+    found = dict(cluster.service_environment(replicas, one, spec, identity))
     # as Kubernetes names services, in the names that a public program noted (read 2026-11-22)
     for other in replicas:
         host, _, port = other.address.rpartition(":")

@@ -35,12 +35,10 @@ class JobResult:
     Args:
         state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
         error: The service's error, None on success.
-        exit_codes: Last exit code of each replica that ended.
         failed_replica: The replica that failed the job, "" if none did.
         traceback: What the error quotes of that replica's stderr (`policy.last_words`): its last traceback, or without one its last lines.
         hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
         differences: A sentence for each thing that is not as on Vertex AI.
-        job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
         counts: What the next server needs to continue the job (`policy.Counts`).
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
@@ -50,12 +48,10 @@ class JobResult:
 
     state: str
     error: JobError | None
-    exit_codes: Mapping[str, int]
     failed_replica: str
     traceback: str
     hint: str
     differences: tuple[str, ...]
-    job_id: str
     folder: Path
     counts: Mapping[str, Any]
     warnings: tuple[str, ...] = ()

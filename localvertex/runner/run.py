@@ -32,11 +32,11 @@ from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
 from localvertex.runner.options import Control, RunOptions
 from localvertex.runner.policy import Action
 from localvertex.runner.replica import INSTALLED, replica_command, user_environment
-from localvertex.runner.result import SUSPENDED, JobError, JobResult, new_job_id
+from localvertex.runner.result import SUSPENDED, JobError, JobResult
 from localvertex.runner.warm import MODULES, Warmth
-from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.spec import cluster
+from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.text import clean
 
@@ -51,46 +51,6 @@ _LINES_PRINTED, _LONGEST_PRINTED = 5, 300
 """Last lines of a failed replica that the result has, and the most characters of each."""
 _LINES_FOR_HINT = 10
 """Last lines of a replica's errors in which the cause of a failure is looked for."""
-
-OnState = Callable[[str], None]
-
-
-def run_job(
-    job: Mapping[str, Any],
-    *,
-    root: Path | str,
-    on_line: OnLine = lambda line: None,
-    on_state: OnState = lambda state: None,
-    on_pause: Callable[[], None] = lambda: None,
-    control: Control | None = None,
-    options: RunOptions | None = None,
-    warmth: Warmth | None = None,
-) -> JobResult:
-    """Run a CustomJobSpec to its end, in the calling thread.
-
-    Args:
-        job: The spec as canonical data (`spec.Document.job`).
-        root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
-        on_line: Called with each line of output, in this thread.
-        on_state: Called with each new state of the job, but not the last one, which the result holds.
-        on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
-        control: Cancels the job or injects faults, from other threads.
-        options: See `RunOptions`.
-        warmth: Has processes from which replicas start warm; None starts each one cold.
-
-    Returns:
-        How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
-    """
-    options = options or RunOptions()
-    # Folders, marks and container names are made of the id, so it is fixed before anything starts.
-    options = replace(options, job_id=options.job_id or new_job_id())
-    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, control or Control(), options, warmth)
-    try:
-        return run.go()
-    finally:
-        run.close()
-        if control is None:
-            run.control.close()
 
 
 def _loopback(pool: int, index: int) -> str:
@@ -125,37 +85,44 @@ class _Member:
     installation_logged: bool = False  # its log has the installation's lines already: its next start writes none
 
 
-class _JobRun:
-    """A job that runs. For the arguments see `run_job`; `close` frees what `go` has taken."""
+@dataclass
+class JobRun:
+    """Runs a CustomJobSpec to its end, in the calling thread.
 
-    def __init__(
-        self,
-        job: Mapping[str, Any],
-        root: Path,
-        on_line: OnLine,
-        on_state: OnState,
-        on_pause: Callable[[], None],
-        control: Control,
-        options: RunOptions,
-        warmth: Warmth | None,
-    ) -> None:
-        self.job, self.root, self.options, self.control = dict(job), root, options, control
-        self.pools = [pool for pool in spec.Document("CustomJobSpec", self.job).running if pool.replica_count > 0]
-        self.folder = job_files.job_folder(root, options.job_id)
+    Args:
+        spec: It, as canonical data (`spec.Document.job`).
+        root: The local Vertex's folder, absolute: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
+        on_line: Called with each line of output, in this thread.
+        on_state: Called with each new state of the job: not with PENDING, in which it begins, nor with the last one, which the result holds.
+        on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
+        control: Cancels the job or injects faults, from other threads.
+        options: See `RunOptions`.
+        warmth: Has processes from which replicas start warm; None starts each one cold.
+    """
+
+    spec: Mapping[str, Any]
+    root: Path
+    on_line: OnLine
+    on_state: Callable[[str], None]
+    on_pause: Callable[[], None]
+    control: Control
+    options: RunOptions
+    warmth: Warmth | None
+
+    def __post_init__(self) -> None:
+        self.pools = [pool for pool in Document("CustomJobSpec", dict(self.spec)).running if pool.replica_count > 0]
+        self.folder = job_files.job_folder(self.root, self.options.job_id)
         # Asked now, because the first log line makes the folder.
         self.begun_by_earlier_server = self.folder.exists()
-        self.files = LogFiles(self.folder / "logs", root)
-        self.children = Children(self._printed_line, control.fileno(), self._started)
-        self.warmth = warmth
-        self.scheduling = policy.scheduling_of(self.job)
-        self.counts = policy.Counts(**options.earlier)
+        self.files = LogFiles(self.folder / "logs", self.root)
+        self.children = Children(self._printed_line, self.control.fileno(), self._started)
+        self.scheduling = policy.scheduling_of(self.spec)
+        self.counts = policy.Counts(**self.options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
-        # Lines of pip in the present step of an installation. `_install` gives the list of each step to `packages`, which stores it
-        # with the environment, and `_run_installer` appends to it.
-        self.step_lines: packages.Said = []
+        # The list to which `_run_installer` adds what pip prints; `_install` begins a new one for each call of pip.
+        self.pip_lines: packages.PipLines = []
         self.programs: dict[int, ReplicaProgram] = {}  # by pool; empty until they are installed
-        self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
         self.differences: list[str] = []
         self.warnings: list[str] = []
@@ -165,14 +132,20 @@ class _JobRun:
         self.printed: tuple[str, ...] = ()
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
-        self.begun = time.monotonic()
-        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
+        self.began_at = time.monotonic()
+        self._state = PENDING
 
     # from start to end
 
-    def go(self) -> JobResult:
+    def run(self) -> JobResult:
+        """Run the job, and return how it ended. One that cannot be started ends as failed, with the reason; nothing is raised for it."""
         try:
-            self.state(PENDING)
+            return self._run()
+        finally:
+            self._close()
+
+    def _run(self) -> JobResult:
+        try:
             self._service_lines(servicelog.BEFORE)
             while True:
                 try:
@@ -183,7 +156,7 @@ class _JobRun:
                         self._prepare()
                     self._run_replicas()
                 except _Again:
-                    self.state(PENDING)
+                    self._enter(PENDING)
         except _Ended as end:
             return self._end(end.state, end.error)
         except VertexrigError as error:
@@ -196,8 +169,6 @@ class _JobRun:
             if isinstance(error, PackageError):
                 self._service_lines([str(error)], shown=True, severity="ERROR")
             return self._end(FAILED, self._error_of(error))
-        except BrokenPipeError:  # the reader of the lines has gone
-            raise
         except OSError as error:
             return self._end(FAILED, policy.internal(error))
 
@@ -206,7 +177,7 @@ class _JobRun:
     def _prepare(self) -> None:
         if not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
-        environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
+        environment.refuse_upward(*job_files.texts(self.spec))  # before packages are installed
         if self.begun_by_earlier_server:  # the earlier server may have been killed, and its supervisors, too
             kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +187,7 @@ class _JobRun:
         # containers.
         replicas = self._replicas(named=can_name)
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
-        directories = cluster.output_directories(self.job, self.options.trial)
+        directories = cluster.output_directories(self.spec, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, ReplicaProgram] = {}
@@ -242,7 +213,9 @@ class _JobRun:
         replicas = self._replicas(named=all_in_containers or (can_name and not self.containers))
         for one in replicas:
             pool = self._pool(one)
-            command = replica_command(one, pool, replicas, self.programs[pool.index], self.job, self.options, self.root)
+            command = replica_command(
+                one, pool, replicas, self.programs[pool.index], self.spec, self.options, self.root
+            )
             members[one.name] = _Member(one, command, installation_logged=one.name in installed_for)
         self.members = members
 
@@ -256,45 +229,44 @@ class _JobRun:
             self.pools, lambda pool, index: f"{address(pool, index).rpartition(':')[0]}:{next(free)}"
         )
 
-    def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
+    def _install(self, pool: Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Install what a pool runs. The executor's lines about it go to the log of `one`, the pool's first replica."""
         self.preparing_replica, pip_ran = one.name, False
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
 
-        def step(package: Path, requirements: bool) -> packages.Said:
+        def begin_step(package: Path, requirements: bool) -> packages.PipLines:
             nonlocal pip_ran
             pip_ran = True
-            self.step_lines = []
+            self.pip_lines = []
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
-            return self.step_lines
+            return self.pip_lines
 
-        env = user_environment(self.options, self.folder / "config")
-        preparation = pool_programs.Preparation(
+        program = pool_programs.Preparation(
             pool,
             self.options,
             self.root,
-            env=env,
-            execute=self._run_installer,
-            step=step,
-            give_up=lambda: self.control.ends,
+            installer=packages.Installer(
+                cache=self.root / "envs",
+                env=user_environment(self.options, self.folder / "config"),
+                execute=self._run_installer,
+                begin_step=begin_step,
+                give_up=lambda: self.control.ends,
+            ),
             log=self._own_line_now,
-        )
-        choice = preparation.choose()
-        if choice.container is not None:
             # Known to the job's end, also if an installation in it fails.
-            self.containers[pool.index] = choice.container
-        program = preparation.program(choice)
+            on_container=lambda container: self.containers.update({pool.index: container}),
+        ).program()
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
         if not pip_ran:
-            self._lines_with_severity(servicelog.installation(pool, program.steps), one.name)
+            self._lines_with_severity(servicelog.installation(pool, program.installation), one.name)
         self._service_lines(servicelog.starting(pool), one.name)
         return program
 
-    def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
+    def _log_differences(self, pool: Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
         for sentence in (environment.accelerator_difference(pool), *program.differences):
             if sentence and sentence not in self.differences:
@@ -314,7 +286,7 @@ class _JobRun:
             elif last.is_absolute():
                 # An archive, which on Vertex AI is in /, where pip runs; a requirement or an image keeps its name.
                 line = replace(line, text=line.text.replace(str(last), f"/{last.name}"))
-            self.step_lines.append((line.severity, line.text))
+            self.pip_lines.append((line.severity, line.text))
             self._line(replace(line, shown=line.stderr))
 
         children = Children(keep, self.control.fileno())
@@ -340,12 +312,12 @@ class _JobRun:
                 self._start(member)
             if self.deadline == float("inf"):  # the timeout runs on when the job starts again
                 self.deadline = time.monotonic() + self.scheduling.timeout - self.counts.used
-            self.state(RUNNING)
+            self._enter(RUNNING)
             while True:
                 self._poll(None)
         except _Ended as end:
             if end.state == SUCCEEDED:
-                self.state(RUNNING)  # the primary replica may end before the last one has started
+                self._enter(RUNNING)  # the primary replica may end before the last one has started
             self._stop_all(end.grace)
             raise
         except _Again as again:
@@ -357,7 +329,7 @@ class _JobRun:
         if not member.installation_logged:
             everyone = [other.replica for other in self.members.values()]
             self._lines_with_severity(
-                servicelog.before_start(self._pool(one), one, everyone, self.programs[one.pool].steps), one.name
+                servicelog.before_start(self._pool(one), one, everyone, self.programs[one.pool].installation), one.name
             )
         member.installation_logged = False  # a replica that starts again goes through all of it again
         member.errors.clear()
@@ -377,7 +349,7 @@ class _JobRun:
             text = servicelog.warm(child.name, MODULES[child.command.framework])
         self._own_line(text, shown=False)
 
-    def _pool(self, one: cluster.Replica) -> spec.Pool:
+    def _pool(self, one: cluster.Replica) -> Pool:
         return next(pool for pool in self.pools if pool.index == one.pool)
 
     def _wait(self, seconds: float) -> None:
@@ -405,7 +377,7 @@ class _JobRun:
         if self.control.suspended:
             raise _Ended(SUSPENDED)
         if self.control.cancelled:
-            self.state(CANCELLING)
+            self._enter(CANCELLING)
             raise _Ended(CANCELLED, policy.ON_CANCEL)
         preempted, killed = self.control.take_faults()
         for name in killed:
@@ -426,15 +398,14 @@ class _JobRun:
     def _handle_end(self, child: Child) -> None:
         name, member, exit_ = child.name, self.members[child.name], child.exit
         assert exit_ is not None
-        self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
+        since = time.time() - (time.monotonic() - self.began_at)  # files have the clock's time, which may have been set
         # Looked for only after a success: on the service the replica would lose this output without an error.
-        if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, began)):
+        if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, since)):
             text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:
                 self.failed_replica = name
@@ -451,7 +422,7 @@ class _JobRun:
             everyone = [other.replica for other in self.members.values()]
             repeats = not self.scheduling.disable_retries
             self._lines_with_severity(
-                servicelog.failed(pool, one, everyone, exit_, self.programs[one.pool].steps, again=repeats), name
+                servicelog.failed(pool, one, everyone, exit_, self.programs[one.pool].installation, again=repeats), name
             )
             error = self._exit_error(exit_)
             if broken := self.programs[one.pool].broken:
@@ -501,7 +472,7 @@ class _JobRun:
         """Write the last lines of the log, wait until the machines are given back, and return how the job ended."""
         if self.containers:
             one = next(iter(self.containers.values()))
-            trouble = containers.reclaim(one, self.root, self.folder, self.options)
+            trouble = one.reclaim(self.folder)
             if trouble:
                 self._own_line(trouble, "WARNING")
         found_hint = ""
@@ -521,14 +492,12 @@ class _JobRun:
         return JobResult(
             state=state,
             error=error,
-            exit_codes=dict(self.exit_codes),
             failed_replica=self.failed_replica,
             traceback=self.last_words,
             hint=found_hint,
             differences=tuple(self.differences),
             warnings=tuple(self.warnings),
             printed=self.printed,
-            job_id=self.options.job_id,
             folder=self.folder,
             counts=asdict(replace(self.counts, used=used)),
         )
@@ -555,7 +524,8 @@ class _JobRun:
         if pool is None:
             return hint("\n".join(said))
         found = hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
-        versions = next((one for one in self.differences if one.startswith("the stand-in for image")), "")
+        program = self.programs.get(pool.index)
+        versions = program.version_difference if program is not None else ""
         if found or not versions or not may_be_version(self.last_words, self._own_module(pool)):
             return found
         advice = (
@@ -563,13 +533,13 @@ class _JobRun:
         )
         return f"{versions}. If a version is the cause, {advice}"
 
-    def _own_module(self, pool: spec.Pool) -> str:
+    def _own_module(self, pool: Pool) -> str:
         """Return the top-level module of the package that a pool runs, "" if it runs none."""
         program = self.programs.get(pool.index)
         head = list(program.head) if program is not None else []
         return head[head.index("-m") + 1].partition(".")[0] if "-m" in head[:-1] else ""
 
-    def close(self) -> None:
+    def _close(self) -> None:
         # In this order: replicas may write and listen until they have ended.
         self.children.close()
         for name in self.members:
@@ -594,7 +564,7 @@ class _JobRun:
         if member is not None and (line.stderr or line.severity not in _ORDINARY):
             member.errors.append(line.text)
         self.files.write(line)
-        self._on_line(line)
+        self.on_line(line)
 
     def _own_line(self, text: str, severity: str = "INFO", *, shown: bool = True) -> None:
         """Write a line that the service would not. A rehearsal prints it only if `shown`."""
@@ -620,10 +590,11 @@ class _JobRun:
     def _flush(self) -> None:
         """Hand on the lines so far."""
         self.files.flush()
-        self._on_pause()
+        self.on_pause()
 
-    def state(self, state: str) -> None:
+    def _enter(self, state: str) -> None:
+        """Report a state of the job to `on_state`, if it is a new one."""
         if state != self._state:
             self._state = state
             self._flush()
-            self._on_state(state)
+            self.on_state(state)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from subprocess import CalledProcessError
 
 from localvertex.runner.children import Exit
-from localvertex.runner.packages import Steps
+from localvertex.runner.packages import InstallationLog
 from vertexrig.spec.cluster import Replica, executor_job
 from vertexrig.spec.document import Pool
 
@@ -68,14 +68,14 @@ def requirements(uri: str) -> list[str]:
     return [f"Running command: pip3 install --user {_name(uri)}"]
 
 
-def installation(pool: Pool, steps: Steps) -> list[tuple[str, str]]:
+def installation(pool: Pool, log: InstallationLog) -> list[tuple[str, str]]:
     """Return what the executor and pip say, with severities, of packages that another replica or job has installed here.
 
     Args:
         pool: The pool.
-        steps: What pip said then.
+        log: What pip printed then.
     """
-    said = {(name, of_requirements): lines for name, of_requirements, lines in steps}
+    said = {(name, of_requirements): lines for name, of_requirements, lines in log}
     found: list[tuple[str, str]] = []
     # In the order of `packages`: every package, and then the requirements of each.
     for of_requirements, texts_of in ((False, installing), (True, requirements)):
@@ -98,7 +98,7 @@ def ended(pool: Pool) -> list[str]:
 
 
 def failed(
-    pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, steps: Steps, *, again: bool
+    pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, log: InstallationLog, *, again: bool
 ) -> list[tuple[str, str]]:
     """Return what the executor says, with severities, once the trainer has ended with an error.
 
@@ -110,13 +110,13 @@ def failed(
     ended = CalledProcessError(exit_.code, ["python3", "-m", pool.module, *pool.args])
     completed = f"Task completed. Exit code ({exit_.code}). Exit reason (SUBPROCESS_EXCEPTION)"
     first = [completed, *(fetching(pool, one, everyone) if again else [])]
-    return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installation(pool, steps) if again else [])]
+    return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installation(pool, log) if again else [])]
 
 
-def before_start(pool: Pool, one: Replica, everyone: Iterable[Replica], steps: Steps) -> list[tuple[str, str]]:
+def before_start(pool: Pool, one: Replica, everyone: Iterable[Replica], log: InstallationLog) -> list[tuple[str, str]]:
     """Return all that the executor says of a replica, with severities, before its trainer starts, where nothing is left to install."""
     before, after = fetching(pool, one, everyone), starting(pool)
-    return [*(("INFO", text) for text in before), *installation(pool, steps), *(("INFO", text) for text in after)]
+    return [*(("INFO", text) for text in before), *installation(pool, log), *(("INFO", text) for text in after)]
 
 
 def cold(name: str, reason: str) -> str:

@@ -11,8 +11,8 @@ Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`. OPTIONS is JSON:
 - `memory`: bytes, 0 for no limit;
 - `cwd`: the working directory of the program;
 - `cleanup`: a command that is run at the end;
-- `state`: a command that prints how the container that PROGRAM started has ended;
-- `machine`: what the program's machine has of its own (`children.Machine`).
+- `inspect`: a command that prints how the container that PROGRAM started has ended;
+- `isolation`: what the program has apart from this machine (`children.Isolation`).
 
 On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
@@ -108,26 +108,26 @@ def _clean_up(options: dict[str, Any]) -> None:
 
 
 def _name_scratch(options: dict[str, Any]) -> None:
-    """Choose the folder, `scratch`, of what a machine has until its program ends; "" if it needs none."""
-    needed = options["machine"]["tmp"] or options["machine"]["changes"]
+    """Choose the folder, `scratch`, of what a program has until its end; "" if it needs none."""
+    needed = options["isolation"]["tmp"] or options["isolation"]["changes"]
     place = _SCRATCH if os.access(_SCRATCH, os.W_OK) else TMP
     options["scratch"] = os.path.join(place, "vertexrig-" + os.urandom(8).hex()) if needed else ""
 
 
-def _make_scratch(machine: dict[str, Any], scratch: str) -> None:
-    """Make that folder, with the machine's `tmp` and what overlayfs needs."""
+def _make_scratch(isolation: dict[str, Any], scratch: str) -> None:
+    """Make that folder, with a /tmp and what overlayfs needs."""
     for name in ("", "changes", "overlay", "tmp") if scratch else ():
         os.mkdir(os.path.join(scratch, name), 0o700)
-    if machine["tmp"]:
+    if isolation["tmp"]:
         os.chmod(os.path.join(scratch, "tmp"), 0o1777)
 
 
 def _remove_scratch(options: dict[str, Any]) -> None:
-    """Remove a machine's scratch folder, and before it move what the program changed to where the runner looks for it."""
+    """Remove the scratch folder, and before it move what the program changed to where the runner looks for it."""
     import shutil
     import stat
 
-    scratch, kept = options["scratch"], options["machine"]["changes"]
+    scratch, kept = options["scratch"], options["isolation"]["changes"]
     changed = os.path.join(scratch, "changes")
     with contextlib.suppress(OSError):
         os.chmod(os.path.join(scratch, "overlay", "work"), 0o700)  # overlayfs makes it without any rights
@@ -211,16 +211,15 @@ def _machine_oom_kills() -> int:
         return -1
 
 
-def enter_machine(machine: dict[str, Any], cwd: str, scratch: str) -> None:
-    """Show this process, and what it starts, what its machine has of its own: a folder as /gcs, as Vertex AI shows every bucket
-    there, and what else `machine` names.
+def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
+    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, and what else `isolation` names.
 
     Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
     root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
-        machine: The fields of `children.Machine`. An empty folder `root` next to that of the buckets is the new root's place.
-        cwd: The working directory, which is covered where the machine has `changes`.
+        isolation: The fields of `children.Isolation`. An empty folder `root` next to that of the buckets is the new root's place.
+        cwd: The working directory, which is covered where `isolation` has `changes`.
         scratch: The folder that is made for what it has until its end, "" if it has nothing such.
 
     Raises:
@@ -228,9 +227,9 @@ def enter_machine(machine: dict[str, Any], cwd: str, scratch: str) -> None:
     """
     if not _LINUX:
         raise OSError("no mount namespaces")
-    _make_scratch(machine, scratch)
+    _make_scratch(isolation, scratch)
     libc = ctypes.CDLL(None, use_errno=True)
-    buckets, hosts, host = machine["gcs"], machine["hosts"], machine["host"]
+    buckets, hosts, host = isolation["gcs"], isolation["hosts"], isolation["host"]
 
     def checked(code: int) -> None:
         if code != 0:
@@ -254,9 +253,9 @@ def enter_machine(machine: dict[str, Any], cwd: str, scratch: str) -> None:
     mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
     if hosts:
         mount(hosts, HOSTS, "", _BIND)
-    if machine["changes"]:
+    if isolation["changes"]:
         _cover(os.path.realpath(cwd), os.path.realpath(os.path.dirname(buckets)), scratch, mount)
-    if machine["tmp"]:
+    if isolation["tmp"]:
         mount(os.path.join(scratch, "tmp"), TMP, "", _BIND)
     if os.path.isdir(GCS):
         return mount(buckets, GCS, "", _BIND)
@@ -303,11 +302,11 @@ def set_up_child(parent: int, options: dict[str, Any]) -> None:
     """Set up the process just forked: its own session, default signals, killed when its supervisor dies.
 
     Raises:
-        OSError: It cannot be shown what its machine has.
+        OSError: It cannot be isolated so.
     """
     os.setsid()
-    if options["machine"]["gcs"]:
-        enter_machine(options["machine"], options["cwd"], options["scratch"])
+    if options["isolation"]["gcs"]:
+        isolate(options["isolation"], options["cwd"], options["scratch"])
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
@@ -342,13 +341,13 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
 
 
 def _try(options: dict[str, Any]) -> None:
-    """Exit with 0 if this system can show a program such a machine, otherwise with 1."""
+    """Exit with 0 if this system can isolate a program so, otherwise with 1."""
     _name_scratch(options)
     child = os.fork()  # whose namespaces have ended when the scratch folder is removed
     if not child:
-        enter_machine(options["machine"], options["cwd"], options["scratch"])
-        if options["machine"]["host"]:
-            socket.getaddrinfo(options["machine"]["host"], None)
+        isolate(options["isolation"], options["cwd"], options["scratch"])
+        if options["isolation"]["host"]:
+            socket.getaddrinfo(options["isolation"]["host"], None)
         return
     status = os.waitpid(child, 0)[1]
     _clean_up(options)
@@ -374,7 +373,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         options: As on the command line.
         name: The program, for messages.
         begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
-            why it cannot.
+            why it cannot. It does not return if it executes a program. That of a forker returns, and so does this function, in
+            the forked process, whose caller then runs the program.
     """
     # select() waits for the socket; a signal at the end of a child has to interrupt it, so its number goes into a pipe
     wake, wake_end = os.pipe()
@@ -406,8 +406,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, out_of_memory = _watch(control, wake, child, options["memory"])
-    if status is not None and options.get("state") and not os.WIFSIGNALED(status):
-        status, out_of_memory = _of_container(options["state"], status, before[1])
+    if status is not None and options.get("inspect") and not os.WIFSIGNALED(status):
+        status, out_of_memory = _of_container(options["inspect"], status, before[1])
     # Before the report: the reader of the report may start the program again on the same ports.
     _signal(child, signal.SIGKILL)
     _kill_all()
@@ -421,11 +421,11 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
             control.sendall(b"exit %d %d\n" % (status, out_of_memory))
 
 
-def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool]:
+def _of_container(inspect: list[str], status: int, before: int) -> tuple[int, bool]:
     """Return the status of a container's program as that of a process, and whether it took too much memory."""
     import subprocess
 
-    said = subprocess.run(state, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.split()
+    said = subprocess.run(inspect, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.split()
     if not said or said[0] in (b"created", b"configured", b"initialized"):
         return 128 << 8, False  # it never began
     code = os.WEXITSTATUS(status)

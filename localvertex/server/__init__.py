@@ -157,7 +157,7 @@ class Local:
     ) -> None:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
-        self.logs = LogStore(settings.root, settings.run.project, self.store.study_of)
+        self.logs = LogStore(settings.root, settings.options.project, self.store.study_of)
         self.scheduler = SchedulerEngine(
             self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
         )
@@ -169,7 +169,7 @@ class Local:
             self.logs.write,
             check=check,
             admit=self.registry.admit,
-            begin_run=self.registry.metadata.begin_run,
+            begin_experiment_run=self.registry.metadata.begin_experiment_run,
             watcher=watcher,
         )
         self.jobs.listen(self.registry.boards.note)
@@ -338,10 +338,10 @@ def _parts(
         UsageError: The folder cannot be used.
     """
     try:
-        run = settings.run
-        front = Front(here.root, run.project, run.project_number, settings.allow_hosts, run.engine)
-        run = replace(run, extra_env={**_job_env(here, run), **run.extra_env})
-        own = replace(settings, root=here.root, run=run)
+        options = settings.options
+        front = Front(here.root, options.project, options.project_number, settings.allow_hosts, options.engine)
+        options = replace(options, extra_env={**_job_env(here, options), **options.extra_env})
+        own = replace(settings, root=here.root, options=options)
         return front, Local(own, front, about, on_stop, grpc=grpc, record=record, watcher=watcher)
     except OSError as error:
         raise UsageError(
@@ -393,11 +393,11 @@ def serve(
 
 def settings_of(data: Mapping[str, Any]) -> Settings:
     """Return settings from their JSON form, which is `dataclasses.asdict`'s."""
-    run = dict(data["run"])
-    run["images"] = {key: LocalImage(**{**one, "command": tuple(one["command"])}) for key, one in run["images"].items()}
-    run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
+    options = dict(data["options"])
+    images = {key: LocalImage(**{**one, "command": tuple(one["command"])}) for key, one in options["images"].items()}
+    options |= {"images": images, "built": {key: TrainerSources(**one) for key, one in options["built"].items()}}
     faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
-    more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
+    more = {"root": Path(data["root"]), "options": RunOptions(**options), "faults": faults}
     listed = {name: tuple(data[name]) for name in ("allow_hosts", "public_buckets", "hosts")}
     return Settings(**{**data, **more, **listed})
 

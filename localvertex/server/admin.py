@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
@@ -29,20 +30,16 @@ MOST_GRACE = 3600
 """Most seconds between SIGTERM and SIGKILL of a preemption on demand."""
 
 
+@dataclass(frozen=True)
 class Admin:
     """Handlers of the local Vertex's own API; `about` has facts for the status page, and `stop` ends the server."""
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        owners: Mapping[str, Owner],
-        objects: ObjectStore,
-        front: Front,
-        about: Mapping[str, object],
-        stop: Callable[[], None],
-    ) -> None:
-        self.jobs, self.owners, self.objects = jobs, owners, objects
-        self.front, self.about, self.stop = front, about, stop
+    jobs: Jobs
+    owners: Mapping[str, Owner]
+    objects: ObjectStore
+    front: Front
+    about: Mapping[str, object]
+    stop: Callable[[], None]
 
     def table(self) -> list[Endpoint]:
         """Return the routes, below the mount."""
@@ -71,7 +68,7 @@ class Admin:
             held = sorted(self.jobs.held)
             return {
                 **self.about,
-                "engine": engine.wanted(self.jobs.settings.run.engine),
+                "engine": engine.wanted(self.jobs.settings.options.engine),
                 "queue": self.jobs.queue.state(),
                 "faults": faults,
                 "held": held,
@@ -96,7 +93,7 @@ class Admin:
                     "displayName": one.body.get("displayName", ""),
                     "state": one.body.get("state", ""),
                     "ended": ended,
-                    "step": self.jobs.steps.get(one.name, ""),
+                    "step": self.jobs.progress.get(one.name, ""),
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Only at its end: of a study it reads the job of each trial.

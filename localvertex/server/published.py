@@ -36,7 +36,7 @@ def main() -> None:
         )
     run = RunOptions(project=os.environ.get("GOOGLE_CLOUD_PROJECT") or "my-project", keep_gs=True, engine="none")
     with suppress(KeyboardInterrupt):
-        serve(Settings(ROOT, run=run, hosts=names), 0, published)
+        serve(Settings(ROOT, options=run, hosts=names), 0, published)
 
 
 def published(here: RunningServer) -> None:

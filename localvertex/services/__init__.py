@@ -26,7 +26,7 @@ class Registry:
 
     def __init__(self, store: ResourceStore, settings: Settings, objects: ObjectStore) -> None:
         # Before any client names the project: only this call leads from the number back to the id.
-        resources.project_number(settings.run.project)
+        resources.project_number(settings.options.project)
         self.objects = objects
         self.models = models.Models(store, objects)
         self.metadata = metadata.MetadataStores(store)
@@ -42,7 +42,7 @@ class Registry:
             Service(metadata.SERVICE, self.metadata.table()),
         ]
 
-    def admit(self, parent: str, job: Mapping[str, Any]) -> None:
+    def admit(self, parent: str, spec: Mapping[str, Any]) -> None:
         """Refuse a job that names a persistent resource which does not exist, or an output bucket of a multi-region."""
-        self.machines.require(parent, job)
-        require_regional(self.objects, str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")), parent)
+        self.machines.require(parent, spec)
+        require_regional(self.objects, str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")), parent)

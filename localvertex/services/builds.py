@@ -21,7 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ class _End(Exception):
         super().__init__(message)
 
 
+@dataclass(eq=False)
 class Builds:
     """The builds of one server.
 
@@ -78,17 +79,14 @@ class Builds:
         programs: Returns the folder with the `docker` of `local run`.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: ResourceStore,
-        objects: ObjectStore,
-        logs: LogStore,
-        account: str,
-        programs: Callable[[], Path],
-    ) -> None:
-        self.settings, self.store, self.objects, self.logs, self.account = settings, store, objects, logs, account
-        self.programs = programs
+    settings: Settings
+    store: ResourceStore
+    objects: ObjectStore
+    logs: LogStore
+    account: str
+    programs: Callable[[], Path]
+
+    def __post_init__(self) -> None:
         self._workers = ThreadPoolExecutor(_AT_ONCE, "build")
         self._running: dict[str, _Build] = {}
 
@@ -127,7 +125,7 @@ class Builds:
         project, location, id_ = path["project"], path.get("location", "global"), str(uuid.uuid4())
         parent = _parent(path)
         made = build_config.substituted(given, build_config.built_ins(project, location, id_, self.account))
-        found, why = engine.look(self.settings.run.engine)
+        found, why = engine.look(self.settings.options.engine)
         if found is None:
             raise precondition(
                 f"Cloud Build needs a container engine on this machine, and none answers ({why}). Install docker "
@@ -167,7 +165,7 @@ class Builds:
                 absent = own is None and name not in earlier and found.image(name) is None
             except UsageError as error:
                 raise precondition(f"build step {number}: {error}") from None
-            pulled = absent and self.settings.run.pull == "missing" and found.call("pull", name, timeout=None)
+            pulled = absent and self.settings.options.pull == "missing" and found.call("pull", name, timeout=None)
             if absent and (not pulled or pulled.returncode):
                 raise precondition(
                     f"build step {number}: the image {name} is not on this machine. Steps of gcr.io/cloud-builders/docker and "
@@ -457,13 +455,11 @@ class _Build:
             script.chmod(0o755)
             entry, words = f"{build_config.WORKSPACE}/{script.name}", []
         settings = self.builds.settings
-        options = replace(settings.run, job_id=self._job)
-        container = containers.Container(self.engine, image, self.engine.user_id(image))
+        options = replace(settings.options, job_id=self._job)
+        container = containers.Container(self.engine, image, options, settings.root, self.engine.user_id(image))
         place = f"{build_config.WORKSPACE}/{folder.relative_to(self.workspace.resolve())}".removesuffix("/.")
         mounts = {Path(here): place for place, here in folders.items()}
-        argv, own, removal = containers.tool(
-            container, entry, words, env, place, mounts, options, settings.root, self.folder
-        )
+        argv, own, removal = container.tool(entry, words, env, place, mounts, self.folder)
         with containers.answered(container):
             try:
                 return self._program(argv, own, folder, prefix, seconds)

@@ -129,7 +129,7 @@ class MetadataStores:
         fields = {"displayName": display_name, "schemaTitle": "google.VertexDataset", "schemaVersion": "0.0.1"}
         return str(self.artifacts.add(f"{parent}/metadataStores/default", fields)["name"])
 
-    def begin_run(self, experiment: str) -> str:
+    def begin_experiment_run(self, experiment: str) -> str:
         """Make a run of an experiment, for a job that names the experiment alone.
 
         The service does so, and puts the run into the job's `experimentRun` (google-cloud-aiplatform's `CustomJob.run`

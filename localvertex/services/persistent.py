@@ -86,9 +86,9 @@ class PersistentResources:
             running={"state": "RUNNING", "worksOn": [name]},
         )
 
-    def require(self, parent: str, job: Mapping[str, Any]) -> None:
+    def require(self, parent: str, spec: Mapping[str, Any]) -> None:
         """Refuse a job that names a persistent resource which does not exist."""
-        id_ = str(job.get("persistentResourceId", ""))
+        id_ = str(spec.get("persistentResourceId", ""))
         if id_ and self.collection.store.get(f"{parent}/persistentResources/{id_}") is None:
             raise not_found("The PersistentResource does not exist.")
 

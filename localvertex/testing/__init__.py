@@ -123,7 +123,7 @@ def _local_vertex_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     from localvertex.runner.options import RunOptions
 
     root = tmp_path_factory.mktemp("local_vertex") / "state"
-    here = control.up(Settings(root, run=RunOptions(project=PROJECT, region=REGION, keep_gs=True)), port=0)
+    here = control.up(Settings(root, options=RunOptions(project=PROJECT, region=REGION, keep_gs=True)), port=0)
     try:
         yield here
     finally:

@@ -22,10 +22,10 @@ import pytest
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, Line, RunOptions, run_job
+from localvertex.runner import Control, Line, RunOptions
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 from tests.localvertex import test_warm
-from tests.support.jobkit import PARENT, Api, job, pool, sdist
+from tests.support.jobkit import PARENT, Api, job, pool, run_job, sdist
 from tests.support.tools import REPOSITORY, UNTRACED
 from vertexrig import guard
 from vertexrig.errors import UsageError
@@ -37,7 +37,7 @@ QUICK = RunOptions(grace=0.5)
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("attacked")
     sdist(root / "gs/packages/trainer.tar.gz")
-    with server.running(Settings(root, slots=2, run=QUICK)) as running:
+    with server.running(Settings(root, slots=2, options=QUICK)) as running:
         yield running
 
 
@@ -218,7 +218,7 @@ from localvertex.runner import RunOptions
 parameters = [{"parameterId": f"p{n}", "doubleValueSpec": {"minValue": 0, "maxValue": 1}} for n in range(5000)]
 study = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}
 body = {"displayName": "x", "studySpec": study, "trialJobSpec": job(pool("pass")), "maxTrialCount": 1, "parallelTrialCount": 1}
-with server.running(Settings(Path(sys.argv[1]), slots=1, run=RunOptions(slow_start=3600))) as here:
+with server.running(Settings(Path(sys.argv[1]), slots=1, options=RunOptions(slow_start=3600))) as here:
     Api(here.url).call("GET", "hyperparameterTuningJobs")
     limited(9)  # it takes one to three, the longer on a slow machine
     spent = time.process_time()
@@ -348,7 +348,7 @@ def test_nothing_outlives_the_server_and_the_supervisor(tmp_path: Path, warm: bo
     variables, without its parent.
     """
     sdist(tmp_path / "gs/packages/trainer.tar.gz", task=test_warm.TASK)
-    here = server.up(Settings(tmp_path, run=replace(test_warm.OPTIONS, warm=warm)), 0)
+    here = server.up(Settings(tmp_path, options=replace(test_warm.OPTIONS, warm=warm)), 0)
     api, file = Api(here.url), tmp_path / "daemons"
     try:
         if warm:

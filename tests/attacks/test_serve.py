@@ -52,7 +52,10 @@ def function(folder: Path) -> Iterator[int]:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with server.running(Settings(folder / ".vertexrig", run=RunOptions(grace=0.5))), (folder / "log").open("wb") as log:
+    with (
+        server.running(Settings(folder / ".vertexrig", options=RunOptions(grace=0.5))),
+        (folder / "log").open("wb") as log,
+    ):
         argv = [sys.executable, "-m", "vertexrig", "function", "serve", "--port", str(port)]
         process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=log)
         try:

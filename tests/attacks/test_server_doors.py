@@ -193,7 +193,7 @@ class Tracebacks(logging.Handler):
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("doors")
     (root / "gs/gs").mkdir(parents=True)
-    with server.running(Settings(root, slots=1, run=RunOptions(grace=0.1)), grpc=True) as running:
+    with server.running(Settings(root, slots=1, options=RunOptions(grace=0.1)), grpc=True) as running:
         exchange(
             running.port, request("POST", "/storage/v1/b?project=p", b'{"name": "gs"}', Content_Type="application/json")
         )

@@ -48,7 +48,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     root = tmp_path_factory.mktemp("clients")
     sdist(root / "gs/packages/trainer.tar.gz", task=TASK)
     (root / "gs/staging-bucket").mkdir()
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5, keep_gs=True)), grpc=True) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5, keep_gs=True)), grpc=True) as running:
         yield running
 
 

@@ -81,7 +81,7 @@ def _local(root: Path) -> Iterator[Backend]:
 
     sdist(with_trainer(root) / "gs/contract/trainer.tar.gz")
     with (
-        server.running(Settings(root, slots=4, run=RunOptions(grace=0.5))) as here,
+        server.running(Settings(root, slots=4, options=RunOptions(grace=0.5))) as here,
         requests.Session() as session,
     ):
         parent = "projects/my-project/locations/us-central1"

@@ -35,7 +35,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     root = tmp_path_factory.mktemp("local")
     with_trainer(root)
     sdist(root / "gs/packages/broken.tar.gz", setup="raise SystemExit('this package has no home')")
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5))) as running:
         yield running
 
 

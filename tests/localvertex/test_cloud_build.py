@@ -241,7 +241,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, podman_storage: Path) -> Iter
     options = RunOptions(engine="podman", project="my-project")
     with pytest.MonkeyPatch.context() as patch:
         engines.use(podman_storage, patch)
-        with server.running(Settings(tmp_path_factory.mktemp("builds"), run=options, checks=False)) as running:
+        with server.running(Settings(tmp_path_factory.mktemp("builds"), options=options, checks=False)) as running:
             yield running
         assert not left(running.root) and not list((running.root / "builds").glob("*"))
 
@@ -311,7 +311,7 @@ def test_nothing_of_a_cancelled_docker_step_runs_on(tmp_path: Path, containers: 
         if program == "docker":
             stack.enter_context(engines.docker_over_podman())
         options = RunOptions(engine=program, project="my-project")
-        here = stack.enter_context(server.running(Settings(tmp_path / "state", run=options, checks=False)))
+        here = stack.enter_context(server.running(Settings(tmp_path / "state", options=options, checks=False)))
         with tarfile.open(tmp_path / "source.tgz", "w:gz") as archive:
             archive.add(tmp_path / "Dockerfile", "Dockerfile")
         (here.root / "gs/sources").mkdir(parents=True)

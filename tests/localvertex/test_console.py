@@ -69,7 +69,7 @@ SECTIONS = ("jobs", "runs", "buckets", "schedules", "models", "calls")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """The server that the tests of this module share; the first one finds it empty."""
     root = tmp_path_factory.mktemp("console")
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localvertex.hints import hint
-from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, left, podman
-from tests.support.jobkit import container, job, sdist
+from tests.support.jobkit import container, exit_code, job, run_job, sdist
 from tests.support.tools import brief
 from vertexrig.project.local import LocalImage
 
@@ -118,13 +118,13 @@ def test_environment_user_and_folder(tmp_path: Path, built: Callable[..., str]) 
 def test_exit_codes_and_signals(tmp_path: Path, code: str, code_seen: int, words: str) -> None:
     """The job's error has the program's exit code, a signal's as a shell gives it, and the traceback."""
     done = ran(tmp_path, python(code), scheduling={"disableRetries": True})
-    assert done.result.exit_codes == {"workerpool0-0": code_seen} and words in done.error
+    assert exit_code(done.result) == code_seen and words in done.error
 
 
 def test_a_program_that_is_not_in_the_image(tmp_path: Path) -> None:
     """A container that cannot start fails the job as one on the service does, with the engine's reason."""
     done = ran(tmp_path, spec("no-such-program"))
-    assert done.result.exit_codes == {"workerpool0-0": 128} and "no-such-program" in done.error
+    assert exit_code(done.result) == 128 and "no-such-program" in done.error
 
 
 def test_out_of_memory(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def here(tmp_path: Path, containers: Path) -> Iterator[server.RunningServer]:
     """A server that runs images by podman, with a bucket."""
     (tmp_path / "state/gs/bucket").mkdir(parents=True)
     options = RunOptions(engine="podman", keep_gs=True, grace=0.5, project="my-project")
-    with server.running(Settings(tmp_path / "state", run=options, checks=False), grpc=True) as running:
+    with server.running(Settings(tmp_path / "state", options=options, checks=False), grpc=True) as running:
         yield running
     assert not left(running.root)
 

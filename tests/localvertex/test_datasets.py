@@ -47,7 +47,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     (root / "gs/data/all.csv").write_text(f"number,part\n{lines}")
     (root / "gs/data/short.csv").write_text("number,part\n1,training\n2\n")
     (root / "gs/data/latin.csv").write_bytes("gr\xf6\xdfe\n1\n".encode("latin-1"))
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5))) as running:
         yield running
 
 
@@ -103,7 +103,7 @@ def test_a_pipeline_names_its_job_once_that_has_begun(tmp_path: Path) -> None:
     with_trainer(tmp_path)
     (tmp_path / "gs/data").mkdir()
     (tmp_path / "gs/data/all.csv").write_text("number\n1\n2\n3\n")
-    settings = Settings(tmp_path, run=RunOptions(grace=0.5, slow_start=0.5))
+    settings = Settings(tmp_path, options=RunOptions(grace=0.5, slow_start=0.5))
     body = {"displayName": "p", "trainingTaskDefinition": TASK, "trainingTaskInputs": job(pool("print('trained')"))}
     with server.running(settings) as waiting:
         api = Api(waiting.url)

@@ -19,9 +19,9 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
-from localvertex.runner import Line, RunOptions, keras2, run_job
+from localvertex.runner import Line, RunOptions, keras2
 from localvertex.runner.packages import Interpreter
-from tests.support.jobkit import Api, job, output, pool, run_study, with_trainer
+from tests.support.jobkit import Api, job, output, pool, run_job, run_study, with_trainer
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.spec.trial import Trial
 
@@ -51,7 +51,7 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
     """What trainers got, what the study's user can read at its end, and the study."""
     lines: list[tuple[str, str]] = []
     watcher = Watcher(line=lambda name, line: lines.append((name, line.text)))
-    done = run_study(study(code, trials), Settings(root, run=OPTIONS, discrete=discrete), watcher)
+    done = run_study(study(code, trials), Settings(root, options=OPTIONS, discrete=discrete), watcher)
     notes = [text for name, text in lines if name == done["name"]]
     return [text[4:] for _, text in lines if text.startswith("GOT ")], notes, done
 
@@ -124,7 +124,7 @@ def test_every_order_of_ends_tries_each_trial_with_whole_numbers(tmp_path: Path)
 def test_both_jobs_of_a_trial_are_the_trials(tmp_path: Path) -> None:
     """A trial that was run again has had two jobs; neither is among those that `local run` and the console list."""
     with_trainer(tmp_path)
-    with server.running(Settings(tmp_path, run=OPTIONS)) as here:
+    with server.running(Settings(tmp_path, options=OPTIONS)) as here:
         api = Api(here.url)
         api.wait(
             api.call("POST", "hyperparameterTuningJobs", json={**study(STRICT, 1), "maxFailedTrialCount": 1}).json()[

@@ -35,7 +35,7 @@ def l4(code: str = "pass", **scheduling: Any) -> dict[str, Any]:
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     with_trainer(root)
-    with server.running(Settings(root, slots=8, checks=False, run=RunOptions(grace=0.2))) as running:
+    with server.running(Settings(root, slots=8, checks=False, options=RunOptions(grace=0.2))) as running:
         yield running
 
 

@@ -13,8 +13,8 @@ from localvertex import server
 from localvertex.hints import hint, may_be_version
 from localvertex.jobs.metrics import last_values
 from localvertex.jobs.settings import Settings
-from localvertex.runner import RunOptions, run_job
-from tests.support.jobkit import IMAGE, Api, job, pool, run_study, with_trainer
+from localvertex.runner import RunOptions
+from tests.support.jobkit import IMAGE, Api, job, pool, run_job, run_study, with_trainer
 from tests.support.tools import need
 
 TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
@@ -23,7 +23,7 @@ TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 @pytest.fixture(scope="module")
 def up(root: Path) -> Iterator[server.RunningServer]:
     """A server in this process, on the shared folder."""
-    with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
+    with server.running(Settings(root, slots=2, options=RunOptions(grace=0.5))) as here:
         yield here
 
 
@@ -149,7 +149,7 @@ def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
         "maxTrialCount": 2,
         "parallelTrialCount": 2,
     }
-    done = run_study(body, Settings(tmp_path, slots=2, run=RunOptions(grace=0.5)))
+    done = run_study(body, Settings(tmp_path, slots=2, options=RunOptions(grace=0.5)))
     assert done["state"] == "JOB_STATE_FAILED"
     reason = {trial["id"]: trial["infeasibleReason"] for trial in done["trials"]}
     assert "ValueError" in reason["1"]

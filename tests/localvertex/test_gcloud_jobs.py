@@ -118,7 +118,7 @@ def blanked(text: str) -> str:
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     with_trainer(root)
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5))) as running:
         yield running
 
 

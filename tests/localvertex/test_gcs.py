@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import RunOptions, children, run_job, supervisor
-from tests.support.jobkit import container, job, pool
+from localvertex.runner import RunOptions, children, supervisor
+from tests.support.jobkit import container, job, pool, run_job
 from vertexrig.project.local import LocalImage
 
 WRITES = """
@@ -68,16 +68,16 @@ def test_a_user_without_rights_sees_gcs_too(tmp_path: Path) -> None:
     (tmp_path / "gs/bucket").chmod(0o777)
     code = (
         "import os, supervisor\n"
-        f"supervisor.enter_machine({asdict(children.Machine(str(tmp_path / 'gs')))!r}, '/', '')\n"
+        f"supervisor.isolate({asdict(children.Isolation(str(tmp_path / 'gs')))!r}, '/', '')\n"
         "open('/gcs/bucket/made', 'w').write(str(os.getuid()))"
     )
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
     subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "HOME": "/"}, check=True)
     assert (tmp_path / "gs/bucket/made").read_text() == "65534" and (tmp_path / "gs/bucket/made").stat().st_uid == 65534
-    machine = children.Machine(
+    isolation = children.Isolation(
         str(tmp_path / "gs"), changes=str(tmp_path / "changes"), tmp=Path("/tmp") not in tmp_path.parents
     )
-    options = {"cwd": str(tmp_path), "machine": asdict(machine)}
+    options = {"cwd": str(tmp_path), "isolation": asdict(isolation)}
     asked = [*words[:4], sys.executable, str(program), "try", json.dumps(options)]
     subprocess.run(asked, cwd="/", env={"HOME": "/"}, check=True)
     assert (tmp_path / "changes").is_dir()

@@ -91,7 +91,7 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
     A final measurement without a global step shows step 1.
     """
     with_trainer(tmp_path)
-    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5), seed=3)
+    settings = Settings(tmp_path, slots=2, options=RunOptions(grace=0.5), seed=3)
     code = "print('rate', args[-1])\n" + REPORT.replace("args[0]", repr(str(tmp_path))).replace("'1'", "'0'")
     lines: list[tuple[str, Line]] = []
     records: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def test_a_study_whose_trials_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             super().__init__(*args, **fields)
 
     monkeypatch.setattr(studies, "StudyEngine", Counted)
-    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    settings = Settings(tmp_path, slots=2, options=RunOptions(grace=0.5))
     done = run_study(tuning("1 / 0", trials=5, parallel=1, maxFailedTrialCount=2), settings)
     assert done["state"] == "JOB_STATE_FAILED" and len(done["trials"]) == 2 and len(built) == 1
     assert all("ZeroDivisionError" in trial["infeasibleReason"] for trial in done["trials"])
@@ -138,7 +138,7 @@ def test_what_a_watcher_raises_ends_the_rehearsal(tmp_path: Path) -> None:
     def line(_: str, line: Line) -> None:
         raise BrokenPipeError
 
-    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    settings = Settings(tmp_path, slots=2, options=RunOptions(grace=0.5))
     with pytest.raises(BrokenPipeError):
         run_study(tuning("import time; time.sleep(600)", trials=2, parallel=2), settings, Watcher(line=line))
 
@@ -154,7 +154,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    settings = Settings(tmp_path_factory.mktemp("refusals"), slots=1, run=RunOptions(grace=0.1))
+    settings = Settings(tmp_path_factory.mktemp("refusals"), slots=1, options=RunOptions(grace=0.1))
     with server.running(settings) as here:
         yield Api(here.url)
 

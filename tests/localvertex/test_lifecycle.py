@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from hypothesis.stateful import (
 from localvertex.http import ApiError
 from localvertex.jobs import lifecycle, resources
 from localvertex.jobs.manager import Jobs
-from localvertex.jobs.project_settings import paced
+from localvertex.jobs.project_settings import waits
 from localvertex.jobs.settings import Fault, Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner import RunOptions, policy
@@ -87,8 +86,9 @@ class Lifecycle(RuleBasedStateMachine):
         self.place = Path(tempfile.mkdtemp(dir=self.root))
         self.seen: dict[str, list[str]] = {}
         self.changed = threading.Condition()
-        run = paced(RunOptions(grace=0.2), "recorded", 2000) if slow else RunOptions(grace=0.2)
-        self.settings = Settings(self.root, slots=3, checks=False, run=run)
+        provision, tear_down = waits("recorded" if slow else "none", 2000 if slow else None)
+        run = RunOptions(grace=0.2, provision=provision, tear_down=tear_down)
+        self.settings = Settings(self.root, slots=3, checks=False, options=run)
         self.open()
         return multiple(*(self.made(kind) for kind in kinds[:3]))
 
@@ -185,7 +185,7 @@ class Lifecycle(RuleBasedStateMachine):
         shutil.rmtree(self.place)
         assert ended, self.seen
         for way in self.seen.values():
-            assert way[0] == lifecycle.CREATED
+            assert way[0] == states.PENDING
             assert all(after in lifecycle.NEXT[before] for before, after in pairwise(way)), way
         for body in bodies:
             times = [parse(body[key]) for key in ("createTime", "startTime", "endTime") if key in body]
@@ -240,12 +240,26 @@ def test_a_listener_sees_a_cancelled_job_only_end(tmp_path: Path) -> None:
 
 def test_the_recorded_pace() -> None:
     """`recorded` takes the medians of the recordings, divided by the speed; without it nothing waits."""
-    run = RunOptions()
-    assert paced(run) == run
-    assert paced(run, "recorded") == replace(run, provision=176.0, tear_down=65.0)
-    assert paced(run, "recorded", 100).provision == pytest.approx(1.76)
+    assert waits("none") == (0.0, 0.0)
+    assert waits("recorded") == (176.0, 65.0)
+    assert waits("recorded", 100) == pytest.approx((1.76, 0.65))
     with pytest.raises(UsageError, match="--pace recorded"):
-        paced(run, "none", 2.0)
+        waits("none", 2.0)
+
+
+def test_a_job_on_a_persistent_resource_waits_for_no_machines(tmp_path: Path) -> None:
+    """A persistent resource has its machines: neither getting them nor their start takes time (page persistent-resource-train)."""
+    with_trainer(tmp_path)
+    slow = RunOptions(grace=0.2, provision=3600, slow_start=3600)
+    store, over = ResourceStore(tmp_path), threading.Event()
+    jobs = Jobs(Settings(tmp_path, checks=False, options=slow), store, ignored)
+    jobs.listen(lambda _, state: over.set() if state == states.SUCCEEDED else None)
+    spec = job(pool("pass"), persistentResourceId="warm")
+    jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": spec})
+    succeeded = over.wait(60)
+    jobs.close()
+    store.close()
+    assert succeeded
 
 
 def test_a_full_disk_is_the_reason_that_is_given(tmp_path: Path) -> None:
@@ -305,7 +319,7 @@ def test_a_job_taken_up_by_another_server_keeps_its_start() -> None:
 def test_a_job_taken_up_by_another_server_has_the_rest_of_its_timeout(tmp_path: Path) -> None:
     """What it has used under a server that was stopped, and how often it was preempted there, counts on."""
     with_trainer(tmp_path)
-    store, local = ResourceStore(tmp_path), Settings(tmp_path, checks=False, run=RunOptions(grace=0.2))
+    store, local = ResourceStore(tmp_path), Settings(tmp_path, checks=False, options=RunOptions(grace=0.2))
     spec, seen = job(pool(WAIT), scheduling={"timeout": "600s"}), list[str]()
 
     def reached(state: str, times: int = 1) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import RunOptions, children, replica, run_job
-from localvertex.runner.children import Command, Machine
+from localvertex.runner import RunOptions, children, replica
+from localvertex.runner.children import Command, Isolation
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.result import JobResult
-from tests.support.jobkit import container, job
+from tests.support.jobkit import container, job, run_job
 from vertexrig.project.local import LocalImage
 
 pytestmark = pytest.mark.skipif(
@@ -115,7 +115,7 @@ time.sleep(1)
     printed: list[str] = []
     running = children.Children(lambda line: printed.append(line.text))
     env = {"PATH": os.environ["PATH"], "HOME": str(off_tmp)}
-    command = Command([python, "-c", code], env, off_tmp, machine=Machine(str(off_tmp / "gs"), tmp=True))
+    command = Command([python, "-c", code], env, off_tmp, isolation=Isolation(str(off_tmp / "gs"), tmp=True))
     both = [running.start(one, command) for one in ("one", "two")]
     while any(child.exit is None for child in both):
         running.poll(1)
@@ -142,8 +142,8 @@ def test_nothing_of_a_killed_replica_is_left(folder: Path, tmp_path: Path) -> No
     started: list[str] = []
     running = children.Children(lambda line: started.append(line.text))
     code = "import os, time; open('made', 'w'); print(os.getppid(), flush=True); time.sleep(60)"
-    machine = Machine(str(tmp_path / "gs"), changes=str(tmp_path / "changes"))
-    child = running.start("one", Command(["python3", "-c", code], dict(os.environ), folder, machine=machine))
+    isolation = Isolation(str(tmp_path / "gs"), changes=str(tmp_path / "changes"))
+    child = running.start("one", Command(["python3", "-c", code], dict(os.environ), folder, isolation=isolation))
     while not started:
         running.poll(1)
     os.kill(int(started[0]), signal.SIGKILL)

@@ -55,7 +55,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         patch.setattr(public_buckets, "ORIGIN", f"http://127.0.0.1:{origin.server_address[1]}")
         for name in ("http_proxy", "HTTP_PROXY"):
             patch.delenv(name, raising=False)
-        settings = Settings(root, run=RunOptions(keep_gs=True), public_buckets=("open", "both"))
+        settings = Settings(root, options=RunOptions(keep_gs=True), public_buckets=("open", "both"))
         with server.running(settings) as running:
             yield running
         origin.shutdown()

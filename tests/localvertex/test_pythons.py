@@ -19,11 +19,11 @@ import pytest
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.project_settings import run_options
 from localvertex.rehearsal import prepare, rehearse
-from localvertex.runner import Control, packages, pool_programs, pythons, run_job
+from localvertex.runner import Control, packages, pool_programs, pythons
 from localvertex.runner.options import RunOptions
 from localvertex.runner.result import SUSPENDED, JobResult
 from tests.support import clouds
-from tests.support.jobkit import job, pool, sdist, with_trainer
+from tests.support.jobkit import job, pool, run_job, sdist, with_trainer
 from tests.support.packages import lock_nothing, small
 from tests.support.tools import need, vertexrig
 from vertexrig.catalog import load

@@ -29,7 +29,6 @@ from localvertex.runner import (
     policy,
     pool_programs,
     run,
-    run_job,
 )
 from localvertex.runner.children import Children, Command, Exit
 from localvertex.runner.containers import Choice
@@ -37,7 +36,7 @@ from localvertex.runner.lines import OF_PACKAGE, Splitter
 from localvertex.runner.policy import Action, Counts, Scheduling
 from localvertex.runner.replica import user_environment
 from localvertex.runner.result import JobError
-from tests.support.jobkit import container, job, output, pool, sdist
+from tests.support.jobkit import container, exit_code, job, output, pool, run_job, sdist
 from vertexrig.project.local import LocalImage
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document, Pool
@@ -285,7 +284,7 @@ def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
     assert results[0].state == "JOB_STATE_SUCCEEDED" and results[0].counts["restarts"] == {"workerpool1-0": 1}
     configs = [text for text in output(seen.lines, "workerpool1-0") if text.startswith("{")]
     assert len(configs) == 2 and configs[0] == configs[1]
-    assert seen.states == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+    assert seen.states == ["JOB_STATE_RUNNING"]
 
 
 def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
@@ -302,7 +301,7 @@ def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
     seen.wait_for("chief up", 2)
     control.cancel()
     thread.join()
-    assert seen.states[:4] == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+    assert seen.states[:3] == ["JOB_STATE_RUNNING", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
     assert results[0].state == "JOB_STATE_CANCELLED"
 
 
@@ -314,7 +313,7 @@ def test_a_job_that_is_tried_again_has_new_restarts(root: Path) -> None:
     earlier = {"restarts": {"workerpool1-0": 4}, "retries": 2}
     result, lines = ran(root, pool(WAIT), pool(worker), options=replace(FAST, earlier=earlier))
     assert output(lines, "workerpool1-0").count("up") == 2 + 6
-    assert (result.state, result.counts["retries"], result.exit_codes["workerpool1-0"]) == ("JOB_STATE_FAILED", 3, 137)
+    assert (result.state, result.counts["retries"], exit_code(result)) == ("JOB_STATE_FAILED", 3, 137)
 
 
 def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
@@ -368,7 +367,7 @@ def test_output_that_another_process_holds(tmp_path: Path, end: str) -> None:
         children.poll(None)
     with open(f"/proc/{child.pid}/fd/1", "wb"):
         (tmp_path / "wait").write_text("go on\n")
-        while child.control in child.open:
+        while child.link in child.open:
             children.poll(None)
         if end == "poll":
             while child.exit is None:
@@ -407,7 +406,7 @@ def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
     )
     script = (
-        "import json, sys\nfrom localvertex.runner import run_job\n"
+        "import json, sys\nfrom tests.support.jobkit import run_job\n"
         "run_job(json.loads(sys.argv[1]), root=sys.argv[2], on_line=lambda line: print(line.text, flush=True))"
     )
     spec = json.dumps(job(pool(code), pool(code)))
@@ -578,7 +577,7 @@ def test_slow_start_stays_pending(root: Path) -> None:
         job(pool("print('up', flush=True)\n" + WAIT), pool(WAIT)), root, RunOptions(grace=0.5, slow_start=1.0)
     )
     seen.wait_for("up")
-    assert seen.states == ["JOB_STATE_PENDING"]
+    assert seen.states == []
     control.cancel()
     thread.join()
     assert results[0].state == "JOB_STATE_CANCELLED"

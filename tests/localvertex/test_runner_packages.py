@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import Line, RunOptions, packages, pythons, run_job
-from tests.support.jobkit import IMAGE, container, job, output, pool, sdist
+from localvertex.runner import Line, RunOptions, packages, pythons
+from tests.support.jobkit import IMAGE, container, job, output, pool, run_job, sdist
 from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)

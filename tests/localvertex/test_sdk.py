@@ -30,7 +30,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     root = tmp_path_factory.mktemp("registry")
     with_trainer(root)
     (root / "gs/staging").mkdir()
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
 
 

@@ -36,7 +36,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     """A server that the tests of this module share."""
     root = tmp_path_factory.mktemp("local")
     with_trainer(root)
-    with server.running(Settings(root, slots=8, run=QUICK)) as running:
+    with server.running(Settings(root, slots=8, options=QUICK)) as running:
         yield running
 
 
@@ -285,7 +285,7 @@ def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
 def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
     """With two slots taken of three, a job of two replicas waits, and one behind it does not overtake it."""
     with_trainer(tmp_path)
-    with server.running(Settings(tmp_path, slots=3, run=QUICK)) as running:
+    with server.running(Settings(tmp_path, slots=3, options=QUICK)) as running:
         api = Api(running.url)
         first = api.create(job(pool(WAIT), pool(WAIT)))["name"]
         api.wait(first, "JOB_STATE_RUNNING")
@@ -358,21 +358,21 @@ def test_a_stopped_server_hands_its_jobs_on(tmp_path: Path) -> None:
     with_trainer(tmp_path)
     flag = tmp_path / "gs/packages/go"
     code = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
-    with server.running(Settings(tmp_path, run=QUICK)) as running:
+    with server.running(Settings(tmp_path, options=QUICK)) as running:
         api = Api(running.url)
         name = api.create(job(pool(code)))["name"]
         api.wait(name, "JOB_STATE_RUNNING")
     living = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
     assert [child for child in living if str(tmp_path) in str(child.cmdline())] == []
     flag.touch()
-    with server.running(Settings(tmp_path, run=QUICK)) as running:
+    with server.running(Settings(tmp_path, options=QUICK)) as running:
         assert Api(running.url).wait(name)["state"] == "JOB_STATE_SUCCEEDED"
 
 
 def test_a_server_whose_folder_is_removed_ends(tmp_path: Path) -> None:
     """After `rm -rf` of its folder a server ends within seconds, with every process of its jobs, and makes nothing anew."""
     root = with_trainer(tmp_path / "state")
-    here = server.up(Settings(root, run=QUICK), 0)
+    here = server.up(Settings(root, options=QUICK), 0)
     process = psutil.Process(here.pid)
     try:
         api = Api(here.url)
@@ -438,7 +438,7 @@ def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:
 def test_settings_reach_a_server_whole(tmp_path: Path) -> None:
     """What a server in the background is given on its stdin has all the fields of an image's stand-in."""
     images = {"a": LocalImage("folder", ("python", "main.py"), "tf"), "b": LocalImage("other", ())}
-    settings = Settings(tmp_path, run=RunOptions(images=images), allow_hosts=("*.example.com",))
+    settings = Settings(tmp_path, options=RunOptions(images=images), allow_hosts=("*.example.com",))
     assert server.settings_of(json.loads(json.dumps(asdict(settings), default=str))) == settings
 
 

@@ -74,7 +74,7 @@ def broken(draw: st.DrawFn) -> tuple[str, Any]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     root = tmp_path_factory.mktemp("fuzz")
-    settings = Settings(root, slots=2, run=RunOptions(grace=0.1))
+    settings = Settings(root, slots=2, options=RunOptions(grace=0.1))
     with server.running(settings) as here, httpx.Client(base_url=here.url, timeout=60, verify=False) as client:
         yield client
 

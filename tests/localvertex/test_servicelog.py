@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localvertex.runner import Control, Line, RunOptions, run_job, servicelog
-from tests.support.jobkit import job, pool, sdist
+from localvertex.runner import Control, Line, RunOptions, servicelog
+from tests.support.jobkit import job, pool, run_job, sdist
 from vertexrig.spec.document import Pool
 
 WAIT = "import time; time.sleep(600)"

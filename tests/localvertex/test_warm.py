@@ -18,11 +18,11 @@ import pytest
 
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions
 from localvertex.runner.run_time_variables import read_at_import
 from localvertex.runner.warm import Warmth, preload_of
 from tests.support import jobkit
-from tests.support.jobkit import IMAGE, container, job, output, run_study, sdist, with_trainer
+from tests.support.jobkit import IMAGE, container, exit_code, job, output, run_job, run_study, sdist, with_trainer
 from tests.support.tools import installed
 from vertexrig.project.local import LocalImage
 from vertexrig.trainer_source.follow import follow
@@ -127,7 +127,7 @@ def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:
     assert seen[0]["argv"] == ["--a=1", "b c"] and seen[0]["pools"] == [49, 343]
     random = {text for lines in texts for text in lines if text.startswith("RANDOM ")}
     assert len(random) == 3
-    assert all(result.exit_codes == {"workerpool0-0": 1} for result, _ in found)
+    assert all(exit_code(result) == 1 for result, _ in found)
     assert found[0][0].traceback == found[1][0].traceback != ""
     plain = [sorted(text for text in own if text[:4] not in ("SEEN", "RAND")) for own in texts[1:]]
     assert plain[0] == plain[1]
@@ -139,11 +139,11 @@ def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:
 def test_exit_codes(run: Run) -> None:
     """However a program ends, its warm replica ends with the code that a cold one has."""
     assert run("")[0].succeeded  # the first of its environment, which is cold
-    for code, exit_code in {
+    for code, status in {
         "sys.exit(3)": 3, "os.kill(os.getpid(), 15)": 143, "os._exit(7)": 7, "raise KeyboardInterrupt": 130, "sys.exit('words')": 1,
     }.items():  # fmt: skip
         result, lines = run("", spec=job(pool(code), scheduling={"disableRetries": True}))
-        assert (started(lines), result.exit_codes) == ([WARM], {"workerpool0-0": exit_code}), code
+        assert (started(lines), exit_code(result)) == ([WARM], status), code
 
 
 def test_a_killed_replica_starts_again_warm_and_leaves_nothing(run: Run, warm_root: Path, warmth: Warmth) -> None:
@@ -180,7 +180,7 @@ def test_what_a_killed_supervisor_leaves_is_found(run: Run, warm_root: Path, war
     spec = job(pool(code), scheduling={"disableRetries": True})
     options = replace(OPTIONS, job_id="77")
     result = run_job(spec, root=warm_root, on_line=line, options=options, warmth=warmth)
-    assert result.exit_codes == {"workerpool0-0": 137}
+    assert exit_code(result) == 137
     left = [one for one in psutil.process_iter(["pid"]) if _marked(one.info["pid"])]
     assert [b"VERTEXRIG_REPLICA=77/workerpool0-0/" in mark for mark in marks] == [True] and left == []
 
@@ -368,7 +368,7 @@ def test_a_study_is_warm_from_its_first_trial_and_can_be_cold(warm_root: Path) -
     }  # fmt: skip
     for warm in (True, False):
         lines: list[Line] = []
-        settings = Settings(warm_root, run=replace(OPTIONS, warm=warm))
+        settings = Settings(warm_root, options=replace(OPTIONS, warm=warm))
         done = run_study(study, settings, Watcher(line=lambda _, line, lines=lines: lines.append(line)))  # type: ignore[misc]
         assert done["state"] == "JOB_STATE_SUCCEEDED", done
         assert [" starts warm" in text for text in started(lines)] == ([True, True] if warm else [])
@@ -417,11 +417,11 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
         line=lambda name, line: lines.setdefault(name, []).append(line),
         result=lambda name, one: results.update({name: one}),
     )
-    done = run_study(study, Settings(root, run=OPTIONS), watcher)
+    done = run_study(study, Settings(root, options=OPTIONS), watcher)
     assert done["state"] == "JOB_STATE_SUCCEEDED", [result.error for result in results.values()]
     notes = [line.text for line in lines.pop(done["name"])]
     assert [text for text in notes if "int(float(text))" in text] == notes[-1:]
-    assert [result.exit_codes for result in results.values()] == [{"workerpool0-0": code} for code in (2, 0, 0)]
+    assert [exit_code(result) for result in results.values()] == [2, 0, 0]
     printed = [[line.text for line in own if line.text.startswith(("result ", "free "))] for own in lines.values()]
     assert [text.rsplit(" ", 1)[0] for own in printed for text in own if text.startswith("result ")] == [
         "result 8 2 tf_keras", "result 16 2 tf_keras",

@@ -457,7 +457,7 @@ def test_launch_runs_on_the_local_vertex(launch: Launch, tmp_path: Path) -> None
     image.mkdir()
     (image / "main.py").write_text("import os\nassert 'TF_CONFIG' in os.environ\n")
     stand_in = LocalImage(image, (sys.executable, "main.py"))
-    settings = Settings(tmp_path / "root", run=RunOptions(images={"*/multiworker-cassava:*": stand_in}))
+    settings = Settings(tmp_path / "root", options=RunOptions(images={"*/multiworker-cassava:*": stand_in}))
     folder = copied(S3, "multiworker-cassava-cpu", tmp_path)
     with server.running(settings) as here:
         launch(folder, f"{here.url}{server.AIPLATFORM}", "multiworker-cassava-cpu")

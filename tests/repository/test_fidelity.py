@@ -169,7 +169,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.Ru
     image = tmp_path / "image"
     image.mkdir()
     run = RunOptions(grace=0.5, images={"*/vertex-ai/training/tf-*": LocalImage(str(image), ())})
-    with server.running(Settings(tmp_path / "state", slots=8, run=run)) as here:
+    with server.running(Settings(tmp_path / "state", slots=8, options=run)) as here:
         server.make_bucket(here, "my-own-bucket")
         for name, value in server.env(here, project="somebodys-project").items():
             if name.startswith("CLOUDSDK_"):
@@ -211,7 +211,7 @@ def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (image / "main.py").write_text("print('trained')")
     run = RunOptions(images={"*training/tf-*": LocalImage(str(image), (sys.executable, "main.py"))})
     body = {"displayName": "a job", "jobSpec": job_of_one()}
-    with server.running(Settings(tmp_path / "state", run=run), record=file) as here:
+    with server.running(Settings(tmp_path / "state", options=run), record=file) as here:
         root = f"{here.url}{server.AIPLATFORM}/v1"
         name = http.post(f"{root}/projects/some-project/locations/us-central1/customJobs", json=body).json()["name"]
         while not http.get(f"{root}/{name}").json()["state"].endswith(("SUCCEEDED", "FAILED")):

@@ -64,8 +64,8 @@ def cloud(root: Path, **settings: Any) -> Iterator[RunningServer]:
     from localvertex.runner import RunOptions
     from tests.support.jobkit import sdist
 
-    run = settings.pop("run", None) or RunOptions(grace=0.5, slow_start=3600)
-    with server.running(Settings(root / "vertex", slots=2, run=run, **settings)) as here:
+    options = settings.pop("options", None) or RunOptions(grace=0.5, slow_start=3600)
+    with server.running(Settings(root / "vertex", slots=2, options=options, **settings)) as here:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task="")
         point_at(here)
         yield here

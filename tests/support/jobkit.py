@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,9 @@ import httpx
 from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Line
+from localvertex.runner import Control, JobResult, JobRun, Line, RunOptions
+from localvertex.runner.result import new_job_id
+from localvertex.runner.warm import Warmth
 from localvertex.state import bind
 from tests.support.tools import environments
 
@@ -144,6 +149,34 @@ def run_study(
     """A HyperparameterTuningJob, run to its end in this process."""
     with LocalJobs(settings, watcher or Watcher()) as here:
         return here.follow(here.add({}, data), **follow)
+
+
+def run_job(
+    spec: dict[str, Any],
+    *,
+    root: Path | str,
+    on_line: Callable[[Line], None] = lambda line: None,
+    on_state: Callable[[str], None] = lambda state: None,
+    on_pause: Callable[[], None] = lambda: None,
+    control: Control | None = None,
+    options: RunOptions | None = None,
+    warmth: Warmth | None = None,
+) -> JobResult:
+    """A CustomJobSpec, run to its end in this thread; the control is the caller's to close."""
+    options = options or RunOptions()
+    options = replace(options, job_id=options.job_id or new_job_id())
+    with closing(Control()) as own:
+        run = JobRun(spec, Path(root).absolute(), on_line, on_state, on_pause, control or own, options, warmth)
+        return run.run()
+
+
+def exit_code(result: JobResult) -> int:
+    """The status of the replica that failed a job, from the job's error; 0 of a job that succeeded."""
+    if result.error is None:
+        return 0
+    found = re.search(r"non-zero status of (\d+)", result.error.message)
+    assert found is not None, result.error
+    return int(found[1])
 
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:

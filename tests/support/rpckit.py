@@ -33,7 +33,7 @@ STUDY = {
 def serving(root: Path) -> Iterator[server.RunningServer]:
     """A server with gRPC and a package in its bucket."""
     with_trainer(root)
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
+    with server.running(Settings(root, slots=8, options=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
 
 

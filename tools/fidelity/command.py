@@ -256,7 +256,7 @@ def starting() -> Iterator[Target]:
         )
         # Longer than `local up` has it: what looks at a job that is QUEUED shares the machine with the jobs of other rows.
         with server.running(
-            Settings(Path(folder) / "state", slots=8, run=run, fresh=FRESH_S, queued=4 * QUEUED_S)
+            Settings(Path(folder) / "state", slots=8, options=run, fresh=FRESH_S, queued=4 * QUEUED_S)
         ) as started:
             control.make_bucket(started, _BUCKET)
             yield target.local(started, _BUCKET)

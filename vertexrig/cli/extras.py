@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from vertexrig.errors import UsageError, install
 
@@ -65,7 +65,7 @@ def missing(error: ImportError) -> MissingExtraError | None:
 
 
 def need(*modules: str) -> None:
-    """Import modules before the work starts, or before starting a process that needs them.
+    """Look for modules before the work starts, or before starting a process that needs them. They are not imported.
 
     Args:
         modules: Keys of `PARTS`.
@@ -73,12 +73,12 @@ def need(*modules: str) -> None:
     Raises:
         MissingExtraError: A module is not installed.
     """
-    absent = []
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        # An installed module that fails in its own import is a defect, and shows its traceback.
-        except ModuleNotFoundError:
-            absent.append(module)
-    if absent:
+    if absent := [module for module in modules if not _is_installed(module)]:
         raise MissingExtraError(*absent)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False

@@ -33,14 +33,19 @@ def line(*words: object) -> str:
     return command_line(*words, program=program(), environ=variables.assigned())
 
 
+def in_project(file: Path | None, *words: object) -> str:
+    """Return a command line of this program with the options that this command got for the project: `--file` and `--env`."""
+    return line(*words, *named(file))
+
+
 def on_local_vertex(file: Path | None, *words: object) -> str:
     """Return the lines that run a command against the local Vertex, preceded by those that start it if this shell does not use it yet."""
     from vertexrig.cloud.vertex import is_local  # 60 ms
 
-    lines = [line(*words, *named(file))]
+    lines = [in_project(file, *words)]
     if not is_local():
-        environment = f'eval "$({line("local", "env", *named(file))})"'
-        lines[:0] = [line("local", "up", "--detach", *named(file)), environment]
+        environment = f'eval "$({in_project(file, "local", "env")})"'
+        lines[:0] = [in_project(file, "local", "up", "--detach"), environment]
     return "\n".join(lines)
 
 

@@ -33,7 +33,9 @@ def option(*flags: str, **settings: Any) -> Any:
 
 
 def shared(decorator: Callable[[F], F]) -> Any:
-    """Return a dataclass field whose value comes from an option that is declared elsewhere, under the field's name."""
+    """Return a dataclass field whose value comes from an option that is declared elsewhere; `decorator` must add an option with the
+    field's name.
+    """
     return field(metadata={"option": lambda _: decorator})
 
 

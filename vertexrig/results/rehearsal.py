@@ -27,8 +27,8 @@ class Rehearsal:
         hint: What the failure usually means.
         differences: A sentence for each thing that is not as on Vertex AI.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
-        astray: Files left in the working directories, the largest first; Vertex AI does not keep them. For a sweep: of the first
-            trial without a model.
+        astray: Files left in the working directories of a job without a model, the largest first; Vertex AI does not keep them. For a
+            sweep: of the first trial without a model.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
@@ -75,8 +75,3 @@ class Rehearsal:
         trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
         folders = [self.output / one / "model" for one in trials] if self.trials else [self.output / "model"]
         return tuple(one for one in folders if one.is_dir() and not any(path.is_file() for path in one.rglob("*")))
-
-    @property
-    def model_empty(self) -> bool:
-        """Whether the model of a job that succeeded, or of at least one trial that did, has no file (`models_empty`)."""
-        return bool(self.models_empty)

@@ -45,7 +45,7 @@ out.mkdir(parents=True, exist_ok=True)
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[server.RunningServer]:
     """A local Vertex that has no n1-standard-8 in us-central1, and no quota for n1-standard-4 there."""
-    with clouds.cloud(tmp_path / "cloud", run=RunOptions(grace=0.5)) as running:
+    with clouds.cloud(tmp_path / "cloud", options=RunOptions(grace=0.5)) as running:
         (tmp_path / "cloud/vertex/gs/my-bucket-eu").mkdir()
         server.add_fault(running, "stockout:us-central1:n1-standard-8:600s:wait")
         server.add_fault(running, "quota:us-central1:n1-standard-4")

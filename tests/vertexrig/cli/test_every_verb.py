@@ -117,7 +117,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     (folder / "trainer/trainer/__init__.py").touch()
     (folder / "trainer/trainer/task.py").write_text("if __name__ == '__main__':\n    print('trained')\n")
     images = {"*quick*": LocalImage(folder / "image", (sys.executable, "main.py"))}
-    settings = Settings(folder / "vertex", slots=8, run=RunOptions(grace=0.5, images=images))
+    settings = Settings(folder / "vertex", slots=8, options=RunOptions(grace=0.5, images=images))
     with (
         server.running(settings) as here,
         pytest.MonkeyPatch.context() as patch,

@@ -52,7 +52,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(tmp_path_factory: pytest.TempPathFactory, gate: Path) -> Iterator[server.RunningServer]:
     """A local Vertex whose jobs really run."""
     root = tmp_path_factory.mktemp("cloud")
-    with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
+    with clouds.cloud(root, options=RunOptions(grace=0.5)) as running:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK.replace("FILE", repr(str(gate))))
         clouds.point_at(running)
         yield running

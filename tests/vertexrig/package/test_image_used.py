@@ -233,9 +233,9 @@ def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.Monkey
     loaded = project(tmp_path)
     run = replace(run_options(loaded), grace=0.5)
     assert isinstance(run, RunOptions)
-    settings = json.loads(json.dumps(asdict(Settings(tmp_path, run=run)), default=str))
-    assert settings_of(settings).run == run  # as `local up --detach` hands them on
-    with clouds.cloud(tmp_path, run=run) as here:
+    settings = json.loads(json.dumps(asdict(Settings(tmp_path, options=run)), default=str))
+    assert settings_of(settings).options == run  # as `local up --detach` hands them on
+    with clouds.cloud(tmp_path, options=run) as here:
         done = vertexrig("submit", "other", cwd=tmp_path, env=clouds.variables(here))
         assert done.returncode == 0, done.stderr
         done = vertexrig("watch", done.stdout.strip(), "--poll=0.1", cwd=tmp_path, env=clouds.variables(here))

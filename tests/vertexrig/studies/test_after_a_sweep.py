@@ -116,7 +116,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (folder / "image").mkdir()
     (folder / "image/main.py").write_text(PROGRAM)
     images = {"*quick*": LocalImage(folder / "image", (sys.executable, "main.py"))}
-    settings = Settings(folder / "vertex", slots=3, run=RunOptions(grace=0.5, images=images))
+    settings = Settings(folder / "vertex", slots=3, options=RunOptions(grace=0.5, images=images))
     with server.running(settings) as here, pytest.MonkeyPatch.context() as patch:
         with way(f"{here.url}{server.AIPLATFORM}") as (url, passed):
             for name, value in {**server.env(here, project="my-project"), "VERTEXRIG_AIPLATFORM": url}.items():

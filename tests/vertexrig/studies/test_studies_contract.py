@@ -56,7 +56,7 @@ class Backend:
 
 def _local(root: Path) -> Iterator[Backend]:
     (root / "gs/contract").mkdir(parents=True)
-    with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
+    with server.running(Settings(root, slots=2, options=RunOptions(grace=0.5))) as here:
         yield Backend("my-project", "us-central1", "gs://contract", server.env(here, project="my-project"), "0.1")
 
 

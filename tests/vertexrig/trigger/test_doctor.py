@@ -47,7 +47,7 @@ if rate > 2: sys.exit(3)
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """A local Vertex whose jobs really run."""
     root = tmp_path_factory.mktemp("cloud")
-    with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
+    with clouds.cloud(root, options=RunOptions(grace=0.5)) as running:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
         clouds.point_at(running)
         yield running

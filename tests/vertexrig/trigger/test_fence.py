@@ -73,7 +73,7 @@ class KilledAfterCreate(Vertex):
 def trains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[server.RunningServer, Path]]:
     """A local Vertex that runs jobs, with the trainer's package, and a folder for the project."""
     root = tmp_path_factory.mktemp("fence")
-    with clouds.cloud(root, run=RunOptions(grace=0.5)) as here:
+    with clouds.cloud(root, options=RunOptions(grace=0.5)) as here:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
         clouds.point_at(here)
         yield here, root

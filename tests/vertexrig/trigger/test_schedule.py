@@ -383,7 +383,7 @@ print("trained with", sys.argv[1:])
 def test_a_scheduled_run_to_its_end(tmp_path: Path) -> None:
     """The local Scheduler fires the staged function under functions-framework twice over, and one job runs to its end."""
     run = RunOptions(grace=0.5)
-    with clouds.cloud(tmp_path, run=run, at_least_twice=True) as here:
+    with clouds.cloud(tmp_path, options=run, at_least_twice=True) as here:
         sdist(tmp_path / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
         clouds.point_at(here, function="rig")
         clouds.loaded(tmp_path, {**DATA, "schedules": {}})

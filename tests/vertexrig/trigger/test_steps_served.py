@@ -117,7 +117,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (root / "image").mkdir()
     (root / "image/main.py").write_text(PROGRAM)
     run = RunOptions(grace=0.5, images={"*quick*": LocalImage(root / "image", (sys.executable, "main.py"))})
-    with clouds.cloud(root, run=run) as here:
+    with clouds.cloud(root, options=run) as here:
         folder = stage.stage(clouds.loaded(root, DATA), root / "build/function").folder
         env = {**clouds.variables(here), "LEASE": "3", "WAIT": "1"}
         with functions.serving(folder, env, wrapped=True) as url:
