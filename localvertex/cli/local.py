@@ -70,7 +70,7 @@ class UpOptions:
         "--no-checks", is_flag=True, help="Accept jobs with findings of severity error or an unknown machine type."
     )
     pass_credentials: bool = option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
-    seed: int = option("--seed", type=int, default=0, show_default=True, help="Seed of the search of studies.")
+    seed: int = option("--seed", type=int, default=0, show_default=True, help="Seed of the search of tuning jobs.")
     gs_paths: str | None = option(
         "--gs-paths",
         type=click.Choice(["mapped", "kept"]),

@@ -313,7 +313,7 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
         if one.get("logs"):
             streams.note(f"  logs{' of trial ' * ('trial' in one)}{one.get('trial', '')}: {one['logs']}")
         if one.get("output"):
-            streams.note(f"  output folder: {one['output']}")
+            streams.note(f"  outputs: {one['output']}")
     if any(not one["ended"] for one in after["made"]):
         streams.note(f"these jobs have not ended. To start the server again and continue them:\n{resume}")
     for what, times in after["noted"].items():

@@ -32,7 +32,7 @@ from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.spec.states import ENDED, FAILED
 from vertexrig.workspace import Prepared, Workspace
 
-_OTHER_SEARCH = "the local study engine replaces Vertex AI's search; on Vertex AI, the trials get other values"
+_OTHER_SEARCH = "Optuna chooses the trials' values instead of Vertex AI; on Vertex AI, the trials get other values"
 """The difference of every sweep."""
 
 

@@ -91,7 +91,7 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
     hidden, made, wrote, unserved = said(done.stderr)
-    assert wrote == f"  output folder: {here.root}/gs/packages/out/model"
+    assert wrote == f"  outputs: {here.root}/gs/packages/out/model"
     assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
     assert made.startswith("created: custom job ") and made.endswith("  launched  SUCCEEDED")
     assert unserved == "not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"

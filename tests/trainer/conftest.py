@@ -27,7 +27,8 @@ os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
 
 #: As small as a run gets: one model everywhere, so that a run takes little more than its imports.
 QUICK = ("--epochs=2", "--num_units=16", "--plot=false", "--tensorboard=false", "--intra_op_threads=1")
-TIMEOUT = 120.0
+#: For a machine that others use, too: four trainers at once on two slow cores took over 120 s (2026-11-29).
+TIMEOUT = 400.0
 
 
 @dataclass

@@ -25,7 +25,7 @@ def sdist(tmp_path: Path) -> Path:
     copy = tmp_path / "source"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "dist", "build"))
     subprocess.run([sys.executable, "setup.py", "-q", "sdist", "--formats=gztar"], cwd=copy, check=True,
-                   capture_output=True, timeout=60)  # fmt: skip
+                   capture_output=True, timeout=300)  # fmt: skip
     (built,) = (copy / "dist").glob("*.tar.gz")
     return built
 
@@ -65,7 +65,7 @@ def with_stand_in(folder: Path, version: str, *words: str) -> subprocess.Complet
     (folder / "tensorflow.py").write_text(TENSORFLOW.format(version=version))
     (folder / "tf_keras.py").write_text("raise ImportError('hidden')\n")
     env = {**environment(folder), "PYTHONPATH": f"{folder}:{PACKAGE}"}
-    return subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=300)
 
 
 def test_a_missing_tf_keras_is_named(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_sdist_installs_and_trains_on_the_containers_python(
     """Pip installs the sdist for Python 3.10, and a chief and a worker of it train there."""
     place = tmp_path / "installed"
     subprocess.run([OLD, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(place),
-                    str(sdist)], check=True, timeout=120)  # fmt: skip
+                    str(sdist)], check=True, timeout=400)  # fmt: skip
     processes = launch_cluster(
         {"chief": 1, "worker": 1}, *QUICK, "--epochs=5", python=OLD, env={"PYTHONPATH": str(place)}
     )

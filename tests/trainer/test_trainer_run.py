@@ -90,7 +90,7 @@ def test_the_exported_model_gives_the_reported_accuracy_in_a_fresh_process(defau
     """Both signatures, arrays and PNG bytes, have the reported accuracy."""
     code = FRESH.format(package=str(PACKAGE), model=str(default_run / "model"))
     told = subprocess.run([sys.executable, "-c", code], env=environment(default_run), check=True, capture_output=True,
-                          text=True, timeout=120).stdout  # fmt: skip
+                          text=True, timeout=400).stdout  # fmt: skip
     arrays, files, shape = json.loads(told.splitlines()[-1])
     assert arrays == pytest.approx(summary(default_run)["accuracy"], abs=1e-9)
     assert files == arrays and shape == [359, 10]

@@ -1,4 +1,4 @@
-"""`vertexrig completion`: print the script that completes verbs, options, names of jobs, and keys of --set in a shell."""
+"""`vertexrig completion`: print the script that completes commands, options, names of jobs, and keys of --set in a shell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 )
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def command(shell: str) -> None:
-    """Print the completion script for SHELL: it completes verbs, options, names of jobs and sweeps, and keys of --set."""
+    """Print the completion script for SHELL: it completes commands, options, names of jobs and sweeps, and keys of --set."""
     kind = get_completion_class(shell)
     assert kind is not None  # click has these three
     root = click.get_current_context().find_root().command

@@ -242,7 +242,7 @@ class Schedule:
     )
     catch_up: bool = option("When a hold is released, start the newest run that it kept back.", False)
     retry_for: str | None = option(
-        "How long to start a run again, at each tick, that quota or an outage refused, such as 6h.",
+        "How long to start a run again, at each tick, that quota, an outage or trigger.budget.live_jobs refused, such as 6h.",
         None,
         lasts="6h",
     )
