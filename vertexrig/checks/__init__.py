@@ -6,7 +6,7 @@ Modules without a `RULES` table are helpers. A rule's row has the sentence that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -110,10 +110,10 @@ _LONGEST = 1000  # characters of a message
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
-def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
+def check(document: Document, context: Context, silenced: Container[str] = ()) -> list[Finding]:
     """Return all findings of a job spec, by line, then path, then id: those of its strict reading, and those of the rules.
 
-    `silenced` are the ids of rules to leave out, each with the reason.
+    `silenced` are the ids of rules to leave out.
     """
     found = list(document.findings)
     unreadable = not document.data and any(finding.id in _UNREADABLE for finding in found)

@@ -300,12 +300,8 @@ def _each_image(document: Document, context: Context) -> Iterator[tuple[Pool, Im
 
 def image_availability(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _each_image(document, context):
-        days = (context.today - date.fromisoformat(image.end_of_availability)).days
-        if days >= 0:
-            text = (
-                f"{image.name} passed its end of availability on {image.end_of_availability}, {days} days ago: "
-                "Vertex AI may refuse it, and it may no longer be there to download"
-            )
+        if image.end_of_availability <= context.today.isoformat():
+            text = f"{image.name} passed its end-of-availability date ({image.end_of_availability}); Vertex AI may refuse it"
             newer = _newer(image, context)
             build = "build an image of your own with the same packages (in a project file: image: build, then `vertexrig image NAME --push`)"
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)

@@ -183,7 +183,7 @@ class ForeignProjectError(UsageError):
     """The nearest project file is a link to elsewhere, or is in a folder above and belongs to another user."""
 
 
-def find(start: Path, name: str = DEFAULT_NAME) -> Path:
+def find(start: Path) -> Path:
     """Return the project file in `start` or the nearest folder above it.
 
     Raises:
@@ -192,7 +192,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
         UsageError: There is none.
     """
     for folder in (start, *start.parents):
-        found = folder / name
+        found = folder / DEFAULT_NAME
         if not found.is_file():
             continue
         if not files.is_inside(found, folder):
@@ -211,7 +211,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
             )
         return found
     raise UsageError(
-        f"there is no {name} in {start} or above it: name one with --file, or make one with `vertexrig init`"
+        f"there is no {DEFAULT_NAME} in {start} or above it: name one with --file, or make one with `vertexrig init`"
     )
 
 

@@ -1,17 +1,16 @@
-"""A job or sweep of the project to YAML text and the gcloud command that submits it."""
+"""A job or sweep of the project to YAML text."""
 
 from __future__ import annotations
 
 import copy
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertexrig import spec, yamltext
+from vertexrig import yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import model, run_ids
@@ -34,37 +33,10 @@ class Rendered:
     Args:
         view: What the template was given.
         text: The YAML.
-        project: Google Cloud project id.
-        region: Region of the job.
     """
 
     view: resolve.View
     text: str
-    project: str
-    region: str
-
-    @property
-    def kind(self) -> spec.Kind:
-        """`CustomJobSpec` or `HyperparameterTuningJob`."""
-        return self.view.kind
-
-    def command(self, file: str | Path) -> list[str]:
-        """Return the gcloud command, word by word, that submits the YAML written to `file`.
-
-        What the API puts outside the spec (display name, labels, KMS key) is in its flags.
-        """
-        group = "custom-jobs" if self.view.sweep is None else "hp-tuning-jobs"
-        words = ["gcloud", "ai", group, "create", f"--project={self.project}", f"--region={self.region}"]
-        words += [f"--display-name={self.view.display_name}", f"--config={file}"]
-        if self.view.labels:
-            words.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(self.view.labels.items())))
-        if self.view.kms_key_name:
-            words.append(f"--kms-key={self.view.kms_key_name}")
-        return words
-
-    def shell_command(self, file: str | Path) -> str:
-        """Return `command` as a line for a POSIX shell."""
-        return shlex.join(self.command(file))
 
 
 class Renderer:
@@ -102,7 +74,6 @@ class Renderer:
             from vertexrig.render.bounded import BoundedTemplates
 
             self.templates = BoundedTemplates(self.folders)
-        self._found: set[str] = set()  # topologies that have a template
 
     def overridden(self, loaded: Loaded) -> Renderer:
         """Return a renderer of the same project after overrides, with the templates that are compiled already."""
@@ -156,20 +127,15 @@ class Renderer:
         text = self._template_text(view)
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
-        return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
+        return Rendered(view, text)
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
-        if topology in self._found:
-            return
-        if topology in _SHARED or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology) or not self._has(topology):
+        is_name = topology not in _SHARED and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology)
+        if not is_name or not any(Path(folder, topology + TEMPLATE_SUFFIX).is_file() for folder in self.folders):
             names = self.topologies()
             raise self.loaded.error(
                 f"there is no template {topology!r}. {did_you_mean(topology, names)}", *path, "topology"
             )
-        self._found.add(topology)
-
-    def _has(self, topology: str) -> bool:
-        return any((Path(folder) / f"{topology}{TEMPLATE_SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View) -> str:
         template = f"{view.topology}{TEMPLATE_SUFFIX}"

@@ -235,7 +235,7 @@ class Reader:
     In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
 
-    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, foreign: bool = False) -> None:
+    def __init__(self, reading: yamltext.Reading, file: str, root: Message, *, foreign: bool) -> None:
         self.reading, self.file, self.root, self.foreign = reading, file, root, foreign
         self.findings: list[Finding] = []
         self.placeholders: dict[str, list[str]] = {}
@@ -347,7 +347,7 @@ class Reader:
     def unknown(self, key: str, value: Any, schema: Message, raw: yamltext.RawPath, path: str) -> None:
         if self.counts["unknown-field"] >= MOST:  # it is not shown, so nothing is looked up
             return self.report("unknown-field", raw, path, "")
-        targets, from_top = belongs(key, schema, self.root or schema)
+        targets, from_top = belongs(key, schema, self.root)
         edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         self.paths[raw] = path
@@ -375,7 +375,7 @@ class Reader:
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
         # seen: gcloud hands a custom job's keys on as they are
         if not self.snakes:
-            tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+            tuning = self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
             # a file is for gcloud, which fails on them in a tuning job; a REST body may have them, and it is not foreign
             severity = Severity.ERROR if tuning and self.foreign else None
@@ -386,7 +386,7 @@ class Reader:
         """Report all keys in snake_case in one finding: a file from the SDK has only such keys."""
         if not self.snakes:
             return
-        tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+        tuning = self.root.name == "HyperparameterTuningJob"
         names = {key: name for key, name, _ in self.snakes}
         it = "it" if len(names) == 1 else "them"
         gcloud = (

@@ -45,7 +45,7 @@ class Prepared:
     """A job or sweep rendered, read back strictly, and checked.
 
     Args:
-        rendered: The YAML and the gcloud command.
+        rendered: The YAML.
         document: The YAML as the strict reading takes it.
         yaml_findings: What the checks found. Each names the project file, but its line is one of the rendered YAML; `findings` corrects that.
         workspace: The project it comes from.
@@ -271,7 +271,7 @@ class Workspace:
         Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
         """
         # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
-        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, foreign=False)
+        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.view.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
@@ -412,8 +412,8 @@ class Workspace:
             found += comments.problems(text, file, checks.rule_ids(), by_comment)
         return document, found
 
-    def silenced(self, name: str | None = None) -> Mapping[str, str]:
-        """Return the reasons for silenced findings by rule id: the project's, and those of a job or sweep."""
+    def silenced(self, name: str | None = None) -> frozenset[str]:
+        """Return the ids of the rules that the project file silences, for all jobs or for the job or sweep `name`."""
         project = self.loaded.project
         groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
         found = self.loaded.runnable(name) if name else None
@@ -427,7 +427,7 @@ class Workspace:
             for rule in silence:
                 if rule not in known:
                     raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
-        return {rule: reason for _, silence in groups for rule, reason in silence.items()}
+        return frozenset(rule for _, silence in groups for rule in silence)
 
 
 def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
