@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
@@ -57,12 +57,15 @@ class YamlError(Exception):
 
 @dataclass(frozen=True)
 class Note:
-    """A value that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
+    """A value that two readers of YAML understand differently.
 
-    `fix` is what to write if the author surely meant something else; `value` is what gcloud reads (None for a key).
+    Args:
+        kind: `duplicate-key`, `octal` for a number such as 012, or `two-readings` for any other value.
+        fix: What to do about a key twice or an octal number, which the author surely did not mean; "" for any other value.
+        value: What gcloud reads; None for a key.
     """
 
-    kind: str
+    kind: Literal["duplicate-key", "octal", "two-readings"]
     path: RawPath
     line: int
     message: str
@@ -260,7 +263,9 @@ class _Builder:
                 if name in seen:
                     line = key_node.start_mark.line + 1
                     text = f"key {key_node.value!r} is there twice: gcloud takes the first, most others the last"
-                    self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
+                    self.reading.notes.append(
+                        Note("duplicate-key", (*path, key_node.value), line, text, "keep one of them")
+                    )
                 seen.add(name)
         for key_node, value_node in self.pairs(node):
             if not isinstance(key_node, yaml.ScalarNode):
@@ -324,7 +329,7 @@ class _Builder:
             if written_bare and _OCTAL.fullmatch(text) and value != int(text):
                 message = f"gcloud reads {text} as the octal number {value}, readers of YAML 1.2 as {int(text)}"
                 fix = f"write {int(text)}, or '{text}' with quotes if it is text"
-                self.reading.notes.append(Note("two-readings", path, line, message, fix, None if is_key else value))
+                self.reading.notes.append(Note("octal", path, line, message, fix, None if is_key else value))
             return value
         except ConstructorError as error:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error

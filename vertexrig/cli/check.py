@@ -198,7 +198,9 @@ class _Report:
             output.say(("" if self.pieces else self.report.start) + self.report.end, nl=False)
         if self.given.write_baseline and self.baseline is not None:
             loaded = self.checker.workspace.loaded
-            below = None if self.given.baseline or ("check", "baseline") in loaded.override_of else loaded.folder
+            below = (
+                None if self.given.baseline or ("check", "baseline") in loaded.origins.override_of else loaded.folder
+            )
             files.write_text(self.baseline, choice.baseline_text(self.keys), below=below)
             streams.note(f"wrote {sum(self.keys.values())} findings to {self.baseline}")
             if not mistakes:

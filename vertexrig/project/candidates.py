@@ -33,7 +33,7 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
         place, errors, paths = (group, name, "candidates", index), Errors(), list[RawPath]()
         if not candidate:
             raise loaded.error("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
-        sets, lines = list[str](), dict(loaded.lines)
+        sets, lines = list[str](), dict(loaded.origins.lines)
         for path, value in _leaves(candidate):
             with errors:
                 full = _where(loaded, name, target, path, place)
@@ -45,7 +45,7 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
         errors.raise_all()
         made = _with(loaded, sets, place)
         # a finding shows the line of the candidate, not an override that the user did not type
-        yield replace(made, lines=lines, override_of=loaded.override_of, decided=frozenset(paths))
+        yield replace(made, origins=replace(loaded.origins, lines=lines), decided=frozenset(paths))
 
 
 def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:

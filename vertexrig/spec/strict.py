@@ -283,15 +283,12 @@ class Reader:
         self.spelling()
         for note in self.reading.notes:
             path = self.paths.get(note.path, ".".join(str(part) for part in note.path))
-            fix = note.fix or (
-                "keep one of them"
-                if note.kind == "duplicate-key"
-                else "quote it if it is text"
-                + (f", or write {yamltext.scalar(note.value)}" if note.value is not None else "")
-            )
+            value = f", or write {yamltext.scalar(note.value)}" if note.value is not None else ""
+            fix = note.fix or f"quote it if it is text{value}"
             # write what gcloud reads: safe, except for numbers such as 012 (surely a mistake), and not where text belongs
-            edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)
-            noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
+            edits = () if note.path in self.mistyped else write(note.value, safe=note.kind != "octal")
+            rule = "yaml-duplicate-key" if note.kind == "duplicate-key" else "yaml-two-readings"
+            noted = finding(rule, path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)
         for rule, first in self.rest.items():
             self.findings.append(left_out([first], self.counts[rule] - MOST))

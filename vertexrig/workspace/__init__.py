@@ -395,7 +395,7 @@ class Workspace:
             if finding.id in _PROJECT_KEYS and edits:
                 edits = (replace(edits[0], location=key),)
             edits = tuple(
-                replace(one, location=one.location and self.loaded.path_in_file(one.location)) for one in edits
+                replace(one, location=one.location and self.loaded.origins.path_in_file(one.location)) for one in edits
             )
             shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
         return shown
