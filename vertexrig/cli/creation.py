@@ -30,8 +30,10 @@ def commands(written: Sequence[tuple[Prepared, Path]]) -> list[str]:
             # Packages that the user names by URI are there already: only those made here are uploaded.
             packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
             images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}
-            lines += [workspace.command_line("image", name, "--push", literal=True)] if images - uploaded else []
-            lines += [workspace.command_line("package", name, "--upload", literal=True)] if packages - uploaded else []
+            lines += [workspace.command_line("image", name, "--push", for_paste=True)] if images - uploaded else []
+            lines += (
+                [workspace.command_line("package", name, "--upload", for_paste=True)] if packages - uploaded else []
+            )
             uploaded |= images | packages
         lines.append(create_command(one, path))
     return lines
@@ -41,7 +43,7 @@ def create_command(one: Prepared, path: Path) -> str:
     """Return the command that creates a rendered job, once its package and image are uploaded."""
     # The API creates a job that gcloud refuses. The findings do not tell: the project file may silence the rule.
     if refused_by_gcloud(one.document):
-        return one.workspace.command_line("submit", one.view.name, literal=True)
+        return one.workspace.command_line("submit", one.view.name, for_paste=True)
     return gcloud_command(one.workspace.loaded.project, one.view, path)
 
 

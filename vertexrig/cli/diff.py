@@ -60,7 +60,7 @@ def command(
             (
                 one.name,
                 _end(before, one.name, rehearse_set) if one.before else None,
-                _end(workspace, one.name, rehearse_set, project.templates),
+                _end(workspace, one.name, rehearse_set),
             )
             for one in changed
             if one.name in rehearse and one.after is not None
@@ -101,16 +101,14 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: Path | None = None) -> Rehearsal | None:
+def _end(workspace: Workspace, name: str, overrides: Sequence[str]) -> Rehearsal | None:
     """Return how a rehearsal ended; None if it could not start."""
     extras.need("optuna", "requests")
     file = workspace.loaded.file
     try:
         loaded = workspace.loaded
         loaded = config.load(file, overrides=[*loaded.overrides, *overrides], target=name, env=loaded.env)
-        return emulator.load("diff --rehearse").rehearse(
-            Workspace(loaded, templates=templates, program=next_commands.program()), name
-        )
+        return emulator.load("diff --rehearse").rehearse(Workspace(loaded, program=next_commands.program()), name)
     except VertexrigError as error:
         streams.note(f"{name}: {error}")
         return None

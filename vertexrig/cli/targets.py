@@ -105,4 +105,4 @@ def workspace(
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path())
-    return Workspace(loaded, templates=given.templates, region=region, trainer=trainer, program=next_commands.program())
+    return Workspace(loaded, region=region, trainer=trainer, program=next_commands.program())

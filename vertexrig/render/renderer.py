@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vertexrig import yamltext
 from vertexrig.catalog import Catalog
-from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.errors import did_you_mean
 from vertexrig.project import model, run_ids
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render import resolve
@@ -45,24 +45,13 @@ class Renderer:
     Args:
         loaded: The project.
         catalog: The catalog with the project's overlay.
-        templates: A folder that overrides the project's own `templates`.
         uploaded: Gives the URIs of the trainer's packages and images; None to derive them from the trainer's folder.
     """
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        catalog: Catalog,
-        *,
-        templates: Path | None = None,
-        uploaded: Uploaded | None = None,
-    ) -> None:
+    def __init__(self, loaded: Loaded, catalog: Catalog, uploaded: Uploaded | None = None) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         self.artifacts = Artifacts(loaded, uploaded)
-        in_project = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
-        users = templates or in_project
-        if templates is not None and not templates.is_dir():
-            raise UsageError(f"--templates {templates}: there is no such folder")
+        users = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
         if users is not None and not users.is_dir():
             raise loaded.error(f"there is no folder {users}", "templates")
         self.folders = [str(folder) for folder in (users, built_in_templates()) if folder is not None]

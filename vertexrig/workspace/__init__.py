@@ -130,7 +130,6 @@ class Workspace:
 
     Args:
         loaded: The project.
-        templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to check every document with, in place of the project's.
         program: How the user types this program, for commands that a message proposes.
@@ -142,13 +141,12 @@ class Workspace:
         self,
         loaded: Loaded,
         *,
-        templates: Path | None = None,
         region: str | None = None,
         trainer: Path | None = None,
         program: str = "vertexrig",
         uploaded: Uploaded | None = None,
     ) -> None:
-        self.loaded, self._templates, self._region, self._named_trainer = loaded, templates, region, trainer
+        self.loaded, self._region, self._named_trainer = loaded, region, trainer
         self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
         self._image_programs: dict[tuple[Path, str], TrainerSource] = {}  # `known` of `read_container`
@@ -165,7 +163,7 @@ class Workspace:
 
     @cached_property
     def renderer(self) -> Renderer:
-        return Renderer(self.loaded, self.catalog, templates=self._templates, uploaded=self._uploaded)
+        return Renderer(self.loaded, self.catalog, self._uploaded)
 
     def overridden(self, loaded: Loaded) -> Workspace:
         """Return the same project after overrides, with the catalog and the compiled templates that are here already."""
@@ -364,17 +362,16 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def command_line(self, *words: object, literal: bool = False, environ: Mapping[str, str] | None = None) -> str:
-        """Return a command line for this project, with the variables and options that select it: `--file`, `--set`, `--templates`.
+    def command_line(self, *words: object, for_paste: bool = False, environ: Mapping[str, str] | None = None) -> str:
+        """Return a command line for this project, with the variables and options that select it.
 
         Args:
             words: The verb, its arguments, and further options.
-            literal: The line is printed with the values of variables, not as part of a message (`variables.assigned`).
+            for_paste: Set all variables, as for `variables.assigned`.
             environ: Environment variables to set, in place of the values that this command had.
         """
-        templates = ("--templates", self._templates) if self._templates is not None else ()
-        sets = {**variables.assigned(literal=literal), **(environ or {})}
-        return command_line(*words, *self.loaded.words, *templates, program=self._program, environ=sets)
+        sets = {**variables.assigned(for_paste=for_paste), **(environ or {})}
+        return command_line(*words, *self.loaded.words, program=self._program, environ=sets)
 
     def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
         """Return findings that point at the project file: its line or the override, and fixes written with its keys."""

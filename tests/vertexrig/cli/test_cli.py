@@ -105,7 +105,7 @@ def test_render_to_stdout(folder: Path) -> None:
         (("catalog", "machines", "zzz"), 2, "no row of machines contains 'zzz'"),
         (("catalog", "machine"), 2, "machine"),
         (("explain", "god"), 2, "Did you mean 'good'"),
-        (("render", "good", "--templates", "x" * 5000), 2, "File name too long"),
+        (("render", "good", "--set", "templates=" + "x" * 5000), 2, "File name too long"),
         (("local", "up", "--root", "vertexrig.yaml"), 2, "File exists"),
         (("package", "--trainer", "x\udcff"), 2, "error: "),
         (("jobs", "--limit=-1"), 2, "is not in the range"),

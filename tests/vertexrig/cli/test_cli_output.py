@@ -216,9 +216,18 @@ def test_one_count(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_suggestions_carry_the_options(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that a message suggests is about the same project: file, overrides and templates come along."""
+    """A command that a message suggests is about the same project: file and overrides come along."""
     (folder / "t").mkdir()
-    more = ["--file", "vertexrig.yaml", "--set", "accelerator_count=3", "--set", "labels.team=a b", "--templates", "t"]
+    more = [
+        "--file",
+        "vertexrig.yaml",
+        "--set",
+        "accelerator_count=3",
+        "--set",
+        "labels.team=a b",
+        "--set",
+        "templates=t",
+    ]
     _, _, err = call(capsys, "rehearse", "gpu", *more)
     found = re.search(r"`([^`]* check gpu [^`]*)`", err)
     assert found is not None and found[1] == f"{next_commands.program()} {shlex.join(['check', 'gpu', *more])}"
