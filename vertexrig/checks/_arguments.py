@@ -156,7 +156,7 @@ def given_to_absl(items: Iterable[Passed], name: str) -> list[str]:
 
 def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
     def begins(word: str) -> bool:  # `-n 5` in one word is -n and its value, if there is such a flag
-        return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.cluster(word))
+        return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.short_flags(word))
 
     def follows() -> bool:
         return index < len(args) and not begins(args[index])
@@ -172,14 +172,14 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
         else:
             name, equals, value = word.partition("=")
             flag = trainer.flag(name) if trainer is not None else None
-            cluster = trainer.cluster(word) if trainer is not None and flag is None else []
-            if equals and not cluster:
+            short = trainer.short_flags(word) if trainer is not None and flag is None else []
+            if equals and not short:
                 yield Passed(path, name, value, flag, True)
-            elif cluster:  # short flags in one word: -vx, -n5, -Dlr=0.1
-                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows():
-                    cluster[-1] = (cluster[-1][0], args[index])
+            elif short:  # short flags in one word: -vx, -n5, -Dlr=0.1
+                if short[-1][0].takes_value and short[-1][1] is None and follows():
+                    short[-1] = (short[-1][0], args[index])
                     index += 1
-                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
+                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in short)
             elif follows() and (flag is None or flag.takes_value is not False):  # an unknown flag is given what follows
                 yield Passed(path, word, args[index], flag)
                 index += 1

@@ -149,7 +149,7 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
         if not pool.machine and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it
         path = machine_path(pool, "machineType")
-        if not document.reported(path):
+        if not document.refused_at(path):
             yield Problem(path, f"pool {pool.index} names no machine type", "write machineSpec.machineType")
 
 
@@ -190,7 +190,7 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         missing = "acceleratorType" if count else "acceleratorCount"
         path = machine_path(pool, missing)
-        if document.reported(path):
+        if document.refused_at(path):
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
@@ -211,7 +211,7 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if not row.accelerator_required or pool.accelerator_type or pool.accelerator_count:
             continue
         path = machine_path(pool, "acceleratorType")
-        if document.reported(path) or document.reported(machine_path(pool, "acceleratorCount")):
+        if document.refused_at(path) or document.refused_at(machine_path(pool, "acceleratorCount")):
             continue
         edits: tuple[Edit, ...] = ()
         if len(row.accelerators) == 1:

@@ -123,7 +123,7 @@ def _instead(image: Image, kind: str, catalog: Catalog, pool: Pool) -> tuple[str
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         has_program = pool.container is not None or pool.python_package is not None
-        if has_program and not pool.image and not document.reported(_path(pool)):
+        if has_program and not pool.image and not document.refused_at(_path(pool)):
             key = _path(pool).rpartition(".")[2]
             yield Problem(_path(pool), f"{key} is required", f"write {key}")
 
@@ -185,7 +185,7 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     """Return the problem of a container on a prebuilt image that starts nothing, or a file that only a trainer would bring."""
     name = _bare(pool.image).rpartition("/")[2]
     keys = [f"{pool.program_path}.{key}" for key in ("command", "args")]
-    if any(key in document.placeholders or document.reported(key) for key in keys):
+    if any(key in document.placeholders or document.refused_at(key) for key in keys):
         return None  # the program is not known
     package = "write the image as executorImageUri of a pythonPackageSpec, with packageUris and pythonModule"
     if not pool.command and (not pool.args or re.match(r"--\w", pool.args[0])):
@@ -345,7 +345,7 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
 
 def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _known(document, context):
-        if document.reported(f"{pool.path}.machineSpec.acceleratorType"):
+        if document.refused_at(f"{pool.path}.machineSpec.acceleratorType"):
             continue  # which accelerator the pool has is not known
         if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
             text = f"{image.name} is made for GPUs, and pool {pool.index} has none"

@@ -192,12 +192,18 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
 
 
 def _without_nulls(lines: Sequence[str]) -> list[str]:
-    """Return the lines whose value is not null, without blank lines and headings that have nothing left under them.
+    """Return the lines without those whose value is null, blank lines, and headings that have nothing left under them.
 
-    A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
-    a list item goes, its dash moves to the item's next line. The lines are read from the last to the first: whether a heading
-    stays depends on the lines below it. `- machineSpec:` with nothing but nulls under it and then `  replicaCount: 1` become
-    `- replicaCount: 1`.
+    Comments stay. If the first line of a list item goes, the dash moves to the item's next line:
+
+        - machineSpec:                  becomes        - replicaCount: 1
+            machineType: null                            diskSpec:
+          replicaCount: 1                                  bootDiskSizeGb: 200
+          diskSpec:
+            bootDiskType: null
+            bootDiskSizeGb: 200
+
+    The lines are read from the last to the first, because whether a heading stays depends on the lines below it.
     """
     kept: list[str] = []  # from the last line to the first
     comments: list[str] = []

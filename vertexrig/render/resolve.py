@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.errors import Errors, UsageError, did_you_mean
+from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import model, run_ids
 from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
@@ -260,13 +260,13 @@ class _PoolImage:
 
     Args:
         uri: Its URI.
-        takes_package: Whether a Python package is installed into it.
+        python: Whether a Python package is installed into it.
         tf_version: Its version of TensorFlow, if that is known.
         own: Kind (cpu, gpu, tpu) of the trainer's own image, None for another image.
     """
 
     uri: str
-    takes_package: bool = False
+    python: bool = False
     tf_version: str | None = None
     own: str | None = None
 
@@ -316,7 +316,7 @@ class _Resolver:
             replica_count=1 if filled.replica_count is None else filled.replica_count,
             boot_disk_type=filled.boot_disk_type,
             boot_disk_size_gb=filled.boot_disk_size_gb,
-            python=image.takes_package,
+            python=image.python,
             image_uri=image.uri,
             command=command,
             entrypoint=entrypoint,
@@ -381,34 +381,41 @@ class _Resolver:
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
             return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT_PATHS), version)
-        return self.short_image(role, filled, name)
+        return self.catalog_image(role, name, self.image_kind(filled))
 
-    def short_image(self, role: str, filled: model.Job | model.Role, name: str) -> _PoolImage:
-        kind, newest = self.image_kind(filled), name == model.PREBUILT
-        framework = self.artifacts.framework if newest else ""
-        found = self.catalog.newest_image(framework, kind) if newest else self.catalog.find_short(name, kind)
+    def catalog_image(self, role: str, name: str, kind: str) -> _PoolImage:
+        """Return Google's image for a short name such as tf-2.17, or for `prebuilt`."""
+        if name == model.PREBUILT:
+            found = self.catalog.newest_image(self.artifacts.framework, kind)
+        else:
+            found = self.catalog.find_short(name, kind)
         if found is None:
-            names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
-            known = newest or name in self.catalog.short_names()
-            choices = _listed(names) if known else did_you_mean(name, names, most=30)
-            what = f"of framework {framework}" if framework else repr(name)
-            problem = f"there is no prebuilt {kind} image {what}"
-            if newest and not framework:
-                self.artifacts.trainer_folder()  # a missing folder is the reason
-                problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
-                choices = (
-                    "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
-                )
-            path: tuple[str, ...] = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
-            where = ""
-            if role != "chief" and getattr(self.settings(role), "image", None):
-                path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
-            raise self.loaded.error(
-                f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.",
-                *path,
-            )
+            raise self.no_image_error(role, name, kind)
         version = found.version if found.framework == "tf" else None
         return _PoolImage(found.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
+
+    def no_image_error(self, role: str, name: str, kind: str) -> ConfigError:
+        """Return the error for a short name, or for `prebuilt`, of which the catalog has no image of this kind."""
+        names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
+        problem, choices = f"there is no prebuilt {kind} image {name!r}", did_you_mean(name, names, most=30)
+        if name in self.catalog.short_names():
+            choices = _listed(names)
+        elif name == model.PREBUILT and self.artifacts.framework:
+            problem, choices = (
+                f"there is no prebuilt {kind} image of framework {self.artifacts.framework}",
+                _listed(names),
+            )
+        elif name == model.PREBUILT:
+            self.artifacts.trainer_folder()  # raises if a missing folder is the reason
+            problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
+            choices = "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
+        path: RawPath = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
+        where = ""
+        if role != "chief" and getattr(self.settings(role), "image", None):
+            path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
+        return self.loaded.error(
+            f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
+        )
 
     def image_kind(self, machine: model.MachineSettings) -> str:
         known = self.catalog.machines.get(machine.machine_type or "")
@@ -462,7 +469,7 @@ class _Resolver:
             command = filled.container.command
             path = next(path for path, owner in reversed(owners) if owner.container) if command else ()
             return command, (), {("command", n): (*path, "container", "command", n) for n in range(len(command))}
-        if image.takes_package:
+        if image.python:
             return (), (), {}
         if image.own:
             entrypoint = ("python", "-m", trainer.module)
@@ -475,7 +482,7 @@ class _Resolver:
         self, image: _PoolImage
     ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[RawPath, RawPath]]:
         """Return the URIs of a pool's packages, its own package as `PoolView` has it, and the key of each URI."""
-        if not image.takes_package:
+        if not image.python:
             return (), None, {}
         job, trainer = self.job, self.loaded.project.trainer
         uris = job.package_uris if job.package_uris is not None else trainer.package_uris

@@ -232,8 +232,8 @@ class Document:
         """Its pools that make machines."""
         return tuple(pool for pool in self.pools if pool.makes_machines)
 
-    def reported(self, path: str) -> bool:
-        """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
+    def refused_at(self, path: str) -> bool:
+        """Whether the strict reading refused the value at `path`, one around it, or a misspelt key that is meant for it.
 
         A check that misses a value then finds nothing, so that one mistake is reported once.
         """
@@ -268,9 +268,9 @@ class Document:
                 unknown[parent] = (*unknown.get(parent, ()), key)
         return _Refused("" in paths, paths, {key for keys in unknown.values() for key in keys}, unknown)
 
-    def refused(self, path: str) -> bool:
-        """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
-        if self.reported(path):
+    def refused_in(self, path: str) -> bool:
+        """Whether `refused_at` holds for `path`, or the strict reading refused something inside its value."""
+        if self.refused_at(path):
             return True
         inside = (f"{path}.", f"{path}[")
         errors = (found.path for found in self.findings if found.severity is Severity.ERROR)
