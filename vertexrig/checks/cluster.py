@@ -76,8 +76,10 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
     for pool in refused_by_gcloud(document):
         if not document.refused_at(pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
-            fix = "submit it through the API, or put no pool after it and leave it out"
-            yield Problem(pool.path, text, fix)
+            if context.submit:  # which sends a job of the project through the API
+                yield Problem(pool.path, text, f"send it through the API: {context.submit}", Severity.WARNING)
+            else:
+                yield Problem(pool.path, text, "submit it through the API, or put no pool after it and leave it out")
 
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:

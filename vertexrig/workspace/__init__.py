@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vertexrig import checks, spec, variables
 from vertexrig.catalog import Catalog, Image, load
-from vertexrig.checks import naming
-from vertexrig.checks.model import IGNORE_MARK, BuiltImage, Problem
+from vertexrig.checks.model import IGNORE_MARK, BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project.config import Loaded
@@ -32,12 +31,11 @@ from vertexrig.yamltext import RawPath, scalar
 
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
+    from vertexrig.package.imports import Fit
     from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _PROJECT_KEYS = {"region-unknown": ("region",)}
 """Project-file key of a finding whose value is not in the spec, by rule."""
-GCLOUD_REFUSES = "pool-empty-gcloud"
-"""The rule on what the API takes and gcloud does not."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Prepared:
     Args:
         rendered: The YAML.
         document: The YAML as the strict reading takes it.
-        yaml_findings: What the checks found. Each names the project file, but its line is one of the rendered YAML; `findings` corrects that.
+        yaml_findings: What the checks found, with lines of the rendered YAML.
         workspace: The project it comes from.
         candidate: Number of the candidate: 1 is the job or sweep without changes, its `candidates` count from 2.
         first: For a candidate from 2 on, the job or sweep without changes.
@@ -206,13 +204,7 @@ class Workspace:
         document = self.read(rendered)
         if not check:
             return Prepared(rendered, document, [], self)
-        silenced = self.silenced(name)
-        found = checks.check(document, self.context(document), silenced)
-        found += [one for one in self._outside_the_spec(rendered.view) if one.id not in silenced]
-        if "requirements" not in silenced:
-            found += self._requirements(rendered.view, document)
-        submit = self.command_line("submit", name)
-        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        found = checks.check(document, self.context(document, rendered.view), self.silenced(name))
         if IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
@@ -222,54 +214,28 @@ class Workspace:
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
-    def _outside_the_spec(self, view: View) -> list[Finding]:
-        """Return findings on values that are not part of the spec: display name, labels and KMS key."""
-        outside = {
-            "display-name": naming.check_display_name(view.display_name, self.catalog),
-            "labels": naming.check_labels(view.labels, self.catalog),
-        }
-        if view.kms_key_name:
-            from vertexrig.checks import identity  # few jobs have a key
-
-            outside["kms-key"] = identity.check_kms_key(view.kms_key_name, self._region or self.loaded.project.region)
-        found = [one for rule, problems in outside.items() for one in checks.findings(rule, problems)]
-        return [replace(one, file=str(self.loaded.file)) for one in found]
-
-    def _requirements(self, view: View, document: spec.Document) -> list[Finding]:
-        """Return the findings of rule `requirements`: what `vertexrig package` would refuse or leave out.
-
-        The rule needs the trainer's folder, so `checks.check` cannot run it.
-        """
-        if self._uploaded is not None:
-            return []
-        problems: dict[str, Problem] = {}
+    def _fits(self, view: View, document: spec.Document) -> Iterator[tuple[str, Fit]]:
+        """Yield how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path."""
         for tf_version, uri in view.packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
             trainer = self.trainer(pool.module) if pool is not None else None
-            if pool is None or trainer is None:
-                continue
-            # imported here: the trigger has no trainer folder and does not load these modules
-            from vertexrig.checks import trainer_files
-            from vertexrig.package.imports import fit
-            from vertexrig.package.sources import gather
+            if pool is not None and trainer is not None:
+                # imported here: the trigger has no trainer folder and does not load these modules
+                from vertexrig.package.imports import fit
+                from vertexrig.package.sources import gather
 
-            named = self._named_trainer
-            sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
-            for problem in trainer_files.check_requirements(fit(sources, trainer, tf_version), pool.program_path):
-                problems.setdefault(problem.message, problem)  # the same for two versions is said once
-        return checks.findings("requirements", problems.values(), document)
+                named = self._named_trainer
+                sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
+                yield pool.program_path, fit(sources, trainer, tf_version)
 
     def _trainer_folder(self) -> Path:
         """Return the folder of `--trainer`, otherwise that of the project's trainer."""
         return self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
 
     def read(self, rendered: Rendered) -> spec.Document:
-        """Return the rendered YAML, read strictly.
-
-        Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
-        """
+        """Return the rendered YAML, read strictly; its findings have lines of the YAML."""
         # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
-        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.view.kind, foreign=False)
+        return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
@@ -283,10 +249,18 @@ class Workspace:
                 self._trainers[module] = read_trainer(folder, module, self.loaded.output("build/cache"))
         return self._trainers[module]
 
-    def context(self, document: spec.Document) -> checks.Context:
-        """Return the facts that the checks use in addition to the document."""
+    def context(self, document: spec.Document, view: View | None = None) -> checks.Context:
+        """Return the facts that the checks use in addition to the document.
+
+        Args:
+            view: The job or sweep of the project that the document was rendered from; None for a file from elsewhere.
+        """
         built = _built_images(self.loaded, document)
         found = self._trainer_of(document, built)
+        flags: dict[str, Any] = {}
+        if view is not None:
+            flags = {"displayName": view.display_name, "labels": view.labels}
+            flags |= {"encryptionSpec": {"kmsKeyName": view.kms_key_name}} if view.kms_key_name else {}
         return checks.Context(
             self.catalog,
             region=self._region or self.loaded.project.region,
@@ -295,6 +269,9 @@ class Workspace:
             trainer_recognised=found.recognised,
             built=built,
             advice=self._uploaded is None,
+            flags=flags,
+            fits=(lambda: self._fits(view, document)) if view is not None and self._uploaded is None else tuple,
+            submit=self.command_line("submit", view.name) if view is not None else "",
         )
 
     def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _TrainerOf:
@@ -381,21 +358,19 @@ class Workspace:
         view = rendered.view
         keys = SourceKeys(self.loaded, view, document)
         args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
-        shown = []
-        for finding in found:
-            key = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
+
+        def in_file(finding: Finding) -> Finding:
+            key, edits = keys.find(finding.path), tuple(map(keys.edit, finding.edits))
+            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `keys` looks
+                key = _PROJECT_KEYS[finding.id]
+                edits = tuple(replace(one, location=self.loaded.origins.path_in_file(key)) for one in finding.edits)
             origin = self.loaded.origin(key) or self.loaded.origin(view.key)
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
-            edits = tuple(map(keys.edit, finding.edits))
-            if finding.id in _PROJECT_KEYS and edits:
-                edits = (replace(edits[0], location=key),)
-            edits = tuple(
-                replace(one, location=one.location and self.loaded.origins.path_in_file(one.location)) for one in edits
-            )
-            shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
-        return shown
+            return replace(finding, file=str(self.loaded.file), line=line, given=given, fix=fix, edits=edits)
+
+        return [in_file(finding) for finding in found]
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
@@ -475,8 +450,3 @@ def _module_of(pool: spec.Pool) -> str:
     """Return the module that a pool on an image of the project runs; empty if it runs the trainer's module."""
     command = [str(word) for word in (pool.container or {}).get("command", ())]
     return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else ""
-
-
-def _through_the_api(finding: Finding, submit: str) -> Finding:
-    """Return a warning in place of an error that only gcloud reports: `submit` sends a job of the project through the API."""
-    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")

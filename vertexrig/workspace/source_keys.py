@@ -72,11 +72,13 @@ class SourceKeys:
         return found
 
     def find(self, path: str) -> RawPath:
-        """Return the key of the project file for the value at `path` of the job, also for a missing value; () if it has none.
+        """Return the key of the project file for the value at `path` of the job; () if it has none.
 
-        For a mapping or list it is the innermost key that contains the keys of all its values. In a worker pool, keys of its
-        role go before those of the job, and these before those of the trainer. For a missing value it is the key that contains
-        those of its neighbours.
+        | value | its key | example |
+        | --- | --- | --- |
+        | a value of the file | its own | `scheduling.timeout`: jobs.NAME.timeout |
+        | a mapping or list | the innermost that contains the keys of all its values (`_nearest`) | `workerPoolSpecs[1]`: jobs.NAME.worker |
+        | missing | the one that contains the keys of its neighbours | `workerPoolSpecs[0].diskSpec`: jobs.NAME |
         """
         wanted = _steps(path)
         end = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in self._below), 0)
@@ -84,13 +86,9 @@ class SourceKeys:
             return ()
         keys, missing = self._below[wanted[:end]], end < len(wanted)
         in_pool = "workerPoolSpecs" in wanted[: end - 1]  # a pool or something in it, not the list itself
-        of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
-        if in_pool and missing and not of_entries:
+        if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
             return ()  # only trainer keys around: the missing value belongs to the job
-        of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
-        nearest = of_role or of_entries or keys
-        # keys of a sweep and of its job have nothing in common: those of the job count
-        found = _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
+        found = _nearest(keys, in_pool)
         # drop the neighbour's own last key: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
 
@@ -100,6 +98,7 @@ class SourceKeys:
         key = self.keys.get(path) or (self._key(path) if path else ())
         if not key:
             return edit
+        key = self.loaded.origins.path_in_file(key)
         if edit.key:
             return replace(edit, location=key, key=edit.key if key[-1] == path[-1] else snake(edit.key))
         old = _value(self.document.data, path)
@@ -173,6 +172,18 @@ class SourceKeys:
         return (*key, *inner[1:]) if key else ()
 
 
+def _nearest(keys: Sequence[RawPath], in_pool: bool) -> RawPath:
+    """Return the innermost key that contains the keys of a mapping's or list's values.
+
+    In a worker pool, only the keys of its role count if it has any; everywhere, those of jobs and sweeps go before the trainer's.
+    """
+    of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
+    of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
+    nearest = of_role or of_entries or keys
+    # keys of a sweep and of its job have nothing in common: those of the job count
+    return _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
+
+
 def _steps(path: str) -> RawPath:
     """Return the keys and indexes of a path such as `workerPoolSpecs[0].replicaCount`."""
     return tuple(int(index) if index else name for name, index in _STEP.findall(path))
@@ -206,7 +217,7 @@ def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
 
 
 def _value(value: Any, path: RawPath) -> Any:
-    """Return the project's value at a path of keys: None if there is no such key, True for a key without a value."""
+    """Return the value at a path of keys in the project or the document: None if there is no such key, True for a key without a value."""
     for step in path:
         if isinstance(value, Mapping):
             value = (True if value[step] is None else value[step]) if step in value else None
