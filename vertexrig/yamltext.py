@@ -19,7 +19,8 @@ import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.resolver import Resolver
 
-RawPath = tuple["str | int", ...]
+FileKey = tuple["str | int", ...]
+"""The keys and indexes that lead to a value in a file, from the top."""
 
 # An alias or a merge may multiply what a small text expands to. A value takes about 10 bytes of text, so that a text of
 # 2 MiB, the most that is read of a file, may have this many.
@@ -66,7 +67,7 @@ class Note:
     """
 
     kind: Literal["duplicate-key", "octal", "two-readings"]
-    path: RawPath
+    path: FileKey
     line: int
     message: str
     fix: str = ""
@@ -84,7 +85,7 @@ class Reading:
     """
 
     data: Any = None
-    lines: dict[RawPath, int] = field(default_factory=dict)
+    lines: dict[FileKey, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -231,7 +232,7 @@ class _Builder:
         self.count = self.steps = 0
         self.flat: dict[int, list[tuple[yaml.Node, yaml.Node]]] = {}
 
-    def value(self, node: yaml.Node, path: RawPath, parents: tuple[int, ...]) -> Any:
+    def value(self, node: yaml.Node, path: FileKey, parents: tuple[int, ...]) -> Any:
         line = node.start_mark.line + 1
         self.add(len(path), line)
         if id(node) in parents:
@@ -254,7 +255,7 @@ class _Builder:
         if self.count > self.most or self.steps > self.most * MAX_STEPS:
             raise YamlError(f"the text expands to more than {self.most:,} values", line)
 
-    def mapping(self, node: yaml.MappingNode, path: RawPath, parents: tuple[int, ...]) -> dict[Any, Any]:
+    def mapping(self, node: yaml.MappingNode, path: FileKey, parents: tuple[int, ...]) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
@@ -306,7 +307,7 @@ class _Builder:
         self.flat[id(node)] = found
         return found
 
-    def scalar(self, node: yaml.ScalarNode, path: RawPath, *, is_key: bool = False) -> Any:
+    def scalar(self, node: yaml.ScalarNode, path: FileKey, *, is_key: bool = False) -> Any:
         text, line = node.value, node.start_mark.line + 1
         written_bare = node.end_mark.index - node.start_mark.index == len(text)  # no quotes, no tag
         if written_bare and node.tag == _STRING_TAG:

@@ -94,7 +94,7 @@ def _chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
     """Return the trainer with the flags that are valid behind these words of its command line; itself if it has no sub-commands."""
     if not source.commands:
         return source
-    path, stray = _path(source, list(args))
+    path, stray = _subcommand(source, list(args))
     flags = tuple(flag for flag in source.flags if _valid(flag, path))
     found = replace(source, flags=flags, command=path, command_unknown=stray)
     if stray:  # what follows belongs to a command that is not known
@@ -108,7 +108,7 @@ def _valid(flag: Flag, path: str) -> bool:
     return not flag.commands or any(f"{path} ".startswith(f"{command} ") for command in flag.commands)
 
 
-def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
+def _subcommand(source: TrainerSource, words: list[str]) -> tuple[str, str]:
     """Return (the chosen sub-command, the first word that names no sub-command or "")."""
     path, index = "", 0
     while index < len(words):

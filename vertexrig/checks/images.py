@@ -162,7 +162,7 @@ def image_executor(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if pool.python_package is None and _is_prebuilt(uri, context.catalog):
-            program = (uri, *pool.line)
+            program = (uri, *pool.words)
             problem = _trainer_missing(document, pool)
             if problem is not None and program not in seen:  # pools mostly share their program
                 seen.add(program)
@@ -199,7 +199,7 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     # here: few jobs need it
     from vertexrig.trainer_source import started_program
 
-    program = started_program.find(pool.line)
+    program = started_program.find(pool.words)
     # what a shell starts may be what it fetched before
     if program is not None and program.end and not program.is_module and _beside(program.name):
         text = f"{program.name} is not in {name}, a prebuilt image with libraries and no trainer, and the command fetches nothing"

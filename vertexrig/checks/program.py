@@ -69,12 +69,12 @@ def _takes_next(word: str, trainer: TrainerSource | None) -> bool:
 
 def _in_shell(pool: Pool) -> bool:
     """Whether the args are words for a shell."""
-    return bool(pool.line) and is_shell(pool.line[0])
+    return bool(pool.words) and is_shell(pool.words[0])
 
 
 def _of_script(pool: Pool) -> bool:
     """Whether the args are words for a shell script, which may evaluate them."""
-    return bool(pool.line) and pool.line[0].endswith(".sh")
+    return bool(pool.words) and pool.words[0].endswith(".sh")
 
 
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -307,7 +307,7 @@ def _shell_command(pool: Pool, value: str) -> str:
     A value with more words is a script or prose, and a program that evaluates its variables may run it.
     """
     found = _BACKTICKS.fullmatch(value.strip()) or _SHELL_TEXT.search(value)
-    if found is None or any("eval" in word for word in pool.line):
+    if found is None or any("eval" in word for word in pool.words):
         return ""
     rest = value.replace(found[0], "", 1).strip()
     return "" if re.search(r"\s", rest) else found[0]

@@ -176,7 +176,7 @@ _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
 
 def _texts(pool: Pool) -> list[str]:
     """Return the words of a pool's command, its arguments and the values of its variables."""
-    return [*pool.line, *(str(one.get("value", "")) for one in pool.env)]
+    return [*pool.words, *(str(one.get("value", "")) for one in pool.env)]
 
 
 def _mounted(pool: Pool) -> list[str]:

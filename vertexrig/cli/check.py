@@ -122,7 +122,7 @@ class _Report:
             piece = ""
         elif self.is_text:
             color = streams.wants_color(sys.stdout, os.environ)
-            width, sources = show.width(sys.stdout), {one.file: one.text}
+            width, sources = show.source_width(sys.stdout), {one.file: one.text}
             blocks = formats.blocks(one.found, sources, color=color, info=self.given.info, width=width)
             piece = "\n\n".join(blocks)
         else:

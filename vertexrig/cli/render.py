@@ -32,6 +32,7 @@ STDOUT = Path("-")
 @click.option(
     "--output",
     "-o",
+    "output_file",
     type=click.Path(path_type=Path),
     help="File to write; by default build/jobs/NAME.yaml, or build/jobs/ENV/NAME.yaml. - is stdout.",
 )
@@ -49,7 +50,7 @@ def command(
     names: tuple[str, ...],
     project: options.ProjectOptions,
     info: bool,
-    output: Path | None,
+    output_file: Path | None,
     run_id: str,
     check: bool,
     format_: str,
@@ -65,12 +66,12 @@ def command(
     If the job has candidates, their YAML is written to NAME.2.yaml, NAME.3.yaml and so on, and their commands go to stderr.
     With --output only the job itself is written.
     """
-    if output is not None and len(names) > 1:
+    if output_file is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run_id = run_ids.new_run_id() if run_id == "new" else run_id
     prepared = [one for name in names for one in workspace.prepare_candidates(name, check=check)]
-    if output is not None:  # one file: without the candidates
+    if output_file is not None:  # one file: without the candidates
         prepared = prepared[:1]
     if run_id:
         for one in prepared:
@@ -79,7 +80,7 @@ def command(
     ready: list[tuple[Prepared, Path]] = []  # each job without an error, and the file its YAML was written to
     rows = []
     for one in prepared:
-        path = None if output == STDOUT else _write(one, output)
+        path = None if output_file == STDOUT else _write(one, output_file)
         if path is None and format_ == "text":  # as JSON, the row has the YAML
             say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
@@ -101,10 +102,10 @@ def command(
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
 
 
-def _write(one: Prepared, output: Path | None) -> Path:
-    """Write the YAML to `output`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
-    path = output or one.file
-    write_text(path, one.rendered.text, below=None if output else one.workspace.loaded.folder)
+def _write(one: Prepared, output_file: Path | None) -> Path:
+    """Write the YAML to `output_file`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
+    path = output_file or one.file
+    write_text(path, one.rendered.text, below=None if output_file else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
     folder = one.document.output_folder
     shared = one.view.takes_run_id and not one.view.run_id

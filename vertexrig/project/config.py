@@ -56,11 +56,11 @@ class Origins(typed.Origins):
 
     chosen: environments.Chosen = environments.Chosen()
 
-    def is_overridden(self, path: yamltext.RawPath) -> bool:
+    def is_overridden(self, path: yamltext.FileKey) -> bool:
         """Whether an override has replaced the file's value at `path`."""
         return any(path[:n] in self.override_of for n in range(1, len(path) + 1))
 
-    def path_in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
+    def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
         """Return where the file has the value at `path`, such as `environments.prod.bucket`; `path` itself if an override gives it."""
         if self.is_overridden(path):
             return path
@@ -91,8 +91,8 @@ class Loaded:
     target: str | None = None
     named: bool = False
     text: str = ""
-    without: tuple[yamltext.RawPath, ...] = ()
-    decided: frozenset[yamltext.RawPath] = frozenset()
+    without: tuple[yamltext.FileKey, ...] = ()
+    decided: frozenset[yamltext.FileKey] = frozenset()
 
     @property
     def chosen(self) -> environments.Chosen:
@@ -140,7 +140,7 @@ class Loaded:
         if self.chosen.names and not self.env:
             raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
 
-    def origin(self, path: yamltext.RawPath) -> int | str | None:
+    def origin(self, path: yamltext.FileKey) -> int | str | None:
         """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
 
         None if there is no such key: the first line of the file, which an error names then, would say nothing.
@@ -248,7 +248,7 @@ def load(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environ: Mapping[str, str] | None = None,
-    without: Collection[yamltext.RawPath] = (),
+    without: Collection[yamltext.FileKey] = (),
     env: str | None = None,
 ) -> Loaded:
     """Read a project file.
@@ -280,7 +280,7 @@ def loads(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environ: Mapping[str, str] | None = None,
-    without: Collection[yamltext.RawPath] = (),
+    without: Collection[yamltext.FileKey] = (),
     env: str = "",
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
@@ -316,7 +316,7 @@ def loads(
     # The file's variables are filled in before the overrides, in which `${…}` is text.
     data = _expand(data, typed.Place((), Origins(str(file), lines, chosen=chosen)), values, errors)
     # From here, a value may come from an override.
-    override_of: dict[yamltext.RawPath, str] = {}
+    override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
         of_this, removed = _override(data, override, target)
         if removed:
@@ -386,7 +386,7 @@ def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: 
 
 def _override(
     data: dict[str, Any], text: str, target: str | None
-) -> tuple[dict[yamltext.RawPath, str], yamltext.RawPath]:
+) -> tuple[dict[yamltext.FileKey, str], yamltext.FileKey]:
     """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
     Returns:
@@ -405,7 +405,7 @@ def _override(
     if removing:
         from_list = _remove(data, path, text)
         return ({}, _with_indexes(path)) if from_list else ({_with_indexes(path): text}, ())
-    given: dict[yamltext.RawPath, str] = {}
+    given: dict[yamltext.FileKey, str] = {}
     here: Any = data
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
@@ -428,16 +428,16 @@ def _override(
     return given | {_with_indexes(path): text, tuple(path): text}, ()
 
 
-def _with_indexes(path: Sequence[str]) -> yamltext.RawPath:
+def _with_indexes(path: Sequence[str]) -> yamltext.FileKey:
     return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
-def _renumbered(values: Mapping[yamltext.RawPath, T], removed: yamltext.RawPath) -> dict[yamltext.RawPath, T]:
+def _renumbered(values: Mapping[yamltext.FileKey, T], removed: yamltext.FileKey) -> dict[yamltext.FileKey, T]:
     """Return values by their paths after an item was removed from a list: later items have lower indexes."""
     *above, index = removed
     n = len(above)
 
-    def now(path: yamltext.RawPath) -> yamltext.RawPath:
+    def now(path: yamltext.FileKey) -> yamltext.FileKey:
         at = path[n] if path[:n] == tuple(above) and len(path) > n else None
         return (*path[:n], at - 1, *path[n + 1 :]) if isinstance(at, int) and at > int(index) else path
 

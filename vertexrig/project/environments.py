@@ -14,7 +14,7 @@ from vertexrig.project.model import NAME
 from vertexrig.project.triggered import TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 KEY = "environments"
 VARIABLE = "VERTEXRIG_ENV"
@@ -54,9 +54,9 @@ class Chosen:
     name: str = ""
     names: tuple[str, ...] = ()
     merged: Mapping[str, Any] = field(default_factory=dict)
-    own: frozenset[RawPath] = frozenset()
+    own: frozenset[FileKey] = frozenset()
 
-    def paths_in_merged(self, paths: frozenset[RawPath]) -> frozenset[RawPath]:
+    def paths_in_merged(self, paths: frozenset[FileKey]) -> frozenset[FileKey]:
         """Return paths of the file's values as paths of the merged ones, which is the opposite of `config.Origins.path_in_file`."""
         return (paths - self.own) | {path[2:] for path in paths if path[:2] == (KEY, self.name)}
 
@@ -93,10 +93,10 @@ def merge(
     data: dict[str, Any],
     every: Mapping[str, Mapping[str, Any]],
     name: str,
-    without: Iterable[RawPath],
+    without: Iterable[FileKey],
     root: typed.Place,
     expanded: Callable[[str], str],
-) -> tuple[dict[str, Any], Mapping[RawPath, int], Chosen]:
+) -> tuple[dict[str, Any], Mapping[FileKey, int], Chosen]:
     """Return a file's values with one environment merged over them, the line of each value, and the environment.
 
     Args:
@@ -116,7 +116,7 @@ def merge(
     if name not in ("", *every):
         choices = did_you_mean(name, every) if every else "The project file has no `environments`."
         raise UsageError(f"there is no environment {quoted(name)}, which --env or {VARIABLE} names. {choices}")
-    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[RawPath]]()
+    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[FileKey]]()
     for one, values in every.items():
         replaced[one] = []
         merged[one] = _merged(data, values, (), replaced[one], root.at(KEY).at(one))
@@ -135,7 +135,7 @@ def merge(
     return chosen, left | own, Chosen(name, names, chosen, frozenset(own))
 
 
-def _left_out(data: dict[Any, Any], paths: Iterable[RawPath]) -> dict[Any, Any]:
+def _left_out(data: dict[Any, Any], paths: Iterable[FileKey]) -> dict[Any, Any]:
     """Return a file's values without those at the paths, which need not be there."""
     for key, *rest in paths:
         if not rest:
@@ -146,7 +146,7 @@ def _left_out(data: dict[Any, Any], paths: Iterable[RawPath]) -> dict[Any, Any]:
 
 
 def _merged(
-    base: Mapping[str, Any], own: Mapping[str, Any], path: RawPath, replaced: list[RawPath], place: typed.Place
+    base: Mapping[str, Any], own: Mapping[str, Any], path: FileKey, replaced: list[FileKey], place: typed.Place
 ) -> dict[str, Any]:
     """Return a mapping with another merged over it: mappings are merged, null removes a key, other values replace.
 
@@ -187,7 +187,7 @@ def _refuse_shared(merged: Mapping[str, Mapping[str, Any]], root: typed.Place, e
 
 def _identities(
     data: Mapping[str, Any], expanded: Callable[[str], str]
-) -> Iterator[tuple[tuple[str, ...], RawPath, str, str]]:
+) -> Iterator[tuple[tuple[str, ...], FileKey, str, str]]:
     """Yield what no other environment may have: a key to compare, its path, its name in a message, and what to write."""
     trigger = data.get("trigger")
     trigger = trigger if isinstance(trigger, Mapping) else {}

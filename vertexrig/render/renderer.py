@@ -129,7 +129,7 @@ class Renderer:
     def _template_text(self, view: resolve.View) -> str:
         template = f"{view.topology}{TEMPLATE_SUFFIX}"
         try:
-            text = self.templates.render(template, _variables(view, self.loaded))
+            text = self.templates.render(template, _names_for_templates(view, self.loaded))
         except RefusedByTemplateError as refusal:
             raise self.loaded.error(str(refusal), *view.key) from None
         body = "\n".join(_without_nulls(text.splitlines()))
@@ -177,7 +177,7 @@ def built_in_templates() -> Path:
     return Path(found.origin).parent
 
 
-def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
+def _names_for_templates(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
     """Return what templates may name."""
     return {
         "name": view.name,
@@ -236,7 +236,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     return [*kept, *comments][::-1]
 
 
-def spec_overlays(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
+def spec_overlays(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.FileKey, yamltext.FileKey]]:
     """Return the `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
     if view.sweep is None:
         return [(view.job.spec, (), ("jobs", view.name, "spec"))]

@@ -18,7 +18,7 @@ from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
 from vertexrig.render.artifacts import Artifacts
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 """Roles of pools; the chief is the job's own pool, the others are keys of a job."""
@@ -71,7 +71,7 @@ class PoolView:
     nfs_mounts: tuple[model.NfsMount, ...]
     own_package: tuple[str | None, str] | None
     own_image: str | None
-    keys: Mapping[RawPath, RawPath] = field(repr=False)
+    keys: Mapping[FileKey, FileKey] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class View:
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
-    keys: Mapping[RawPath, RawPath] = field(repr=False)
+    keys: Mapping[FileKey, FileKey] = field(repr=False)
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
@@ -212,7 +212,7 @@ def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
 
 def _sweep_args(
     loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job
-) -> tuple[model.Args, tuple[RawPath, ...]]:
+) -> tuple[model.Args, tuple[FileKey, ...]]:
     """Return the job's arguments with the sweep's over them, less those the study decides, and the key of each."""
     of_job, of_sweep = ("jobs", sweep.job, "args"), ("sweeps", name, "args")
     if not isinstance(sweep.args, Mapping):
@@ -226,15 +226,15 @@ def _sweep_args(
     return args, tuple((*(of_sweep if key in sweep.args else of_job), key) for key in args)
 
 
-def _keys_of(args: model.Args, path: RawPath) -> tuple[RawPath, ...]:
+def _keys_of(args: model.Args, path: FileKey) -> tuple[FileKey, ...]:
     """Return the key of each argument."""
     return tuple((*path, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
 
 
-def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[RawPath, RawPath]:
+def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[FileKey, FileKey]:
     """Return the keys of the values that a job has outside its pools, each from the nearest of project, job and sweep that has it."""
-    keys: dict[RawPath, RawPath] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
-    owners: list[tuple[RawPath, Any]] = [((), project), (("jobs", job), project.jobs[job])]
+    keys: dict[FileKey, FileKey] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
+    owners: list[tuple[FileKey, Any]] = [((), project), (("jobs", job), project.jobs[job])]
     owners += [(("sweeps", name), project.sweeps[name])] if name in project.sweeps else []
     for path, owner in owners:
         for key in ("base_output_directory", "service_account", "kms_key_name"):
@@ -278,7 +278,7 @@ class _Resolver:
     loaded: Loaded
     job_name: str
     job: model.Job
-    arg_keys: tuple[RawPath, ...]
+    arg_keys: tuple[FileKey, ...]
     catalog: Catalog
     artifacts: Artifacts
 
@@ -409,7 +409,7 @@ class _Resolver:
             self.artifacts.trainer_folder()  # raises if a missing folder is the reason
             problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
             choices = "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
-        path: RawPath = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
+        path: FileKey = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
         where = ""
         if role != "chief" and getattr(self.settings(role), "image", None):
             path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
@@ -429,9 +429,9 @@ class _Resolver:
             return "gpu"
         return "cpu"
 
-    def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
+    def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[FileKey, model.Job | model.Role]]:
         """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
-        of_job: RawPath = ("jobs", self.job_name)
+        of_job: FileKey = ("jobs", self.job_name)
         if settings is self.job:
             return [(of_job, self.job)]
         own = ((*of_job, role), settings)
@@ -439,11 +439,11 @@ class _Resolver:
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
     def keys(
-        self, owners: list[tuple[RawPath, model.Job | model.Role]], settings: model.Job | model.Role
-    ) -> dict[RawPath, RawPath]:
+        self, owners: list[tuple[FileKey, model.Job | model.Role]], settings: model.Job | model.Role
+    ) -> dict[FileKey, FileKey]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
-        keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
+        keys: dict[FileKey, FileKey] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
         # a Reduction Server inherits nothing from the job, and runs no image of the trainer
         inherits = owners[0][1] is self.job
@@ -461,8 +461,8 @@ class _Resolver:
         return keys | {("args", n): key for n, key in enumerate(args)}
 
     def command(
-        self, filled: model.Job | model.Role, image: _PoolImage, owners: list[tuple[RawPath, model.Job | model.Role]]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[RawPath, RawPath]]:
+        self, filled: model.Job | model.Role, image: _PoolImage, owners: list[tuple[FileKey, model.Job | model.Role]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[FileKey, FileKey]]:
         """Return a pool's command, what its image starts without one, and the key of each word of the command."""
         trainer, module = self.loaded.project.trainer, self.job.module
         if filled.container is not None:
@@ -480,7 +480,7 @@ class _Resolver:
 
     def packages(
         self, image: _PoolImage
-    ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[RawPath, RawPath]]:
+    ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[FileKey, FileKey]]:
         """Return the URIs of a pool's packages, its own package as `PoolView` has it, and the key of each URI."""
         if not image.python:
             return (), None, {}
@@ -489,7 +489,7 @@ class _Resolver:
         if not uris:
             uri = self.artifacts.package(image.tf_version)
             return (uri,), (image.tf_version, uri), {("package_uris", 0): ("trainer", "path")}
-        path: RawPath = ("jobs", self.job_name) if job.package_uris else ("trainer",)
+        path: FileKey = ("jobs", self.job_name) if job.package_uris else ("trainer",)
         return uris, None, {("package_uris", n): (*path, "package_uris", n) for n in range(len(uris))}
 
 

@@ -67,7 +67,7 @@ def read(text: str, file: str) -> yamltext.Reading:
     return reading
 
 
-def bare_yn(reading: yamltext.Reading) -> frozenset[yamltext.RawPath]:
+def bare_yn(reading: yamltext.Reading) -> frozenset[yamltext.FileKey]:
     """Return the paths of a bare `y` or `n`, which YAML reads as a boolean."""
     return frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
 
@@ -83,10 +83,10 @@ class Origins:
     """
 
     file: str | None = None
-    lines: Mapping[yamltext.RawPath, int] = dataclasses.field(default_factory=dict)
-    override_of: Mapping[yamltext.RawPath, str] = dataclasses.field(default_factory=dict)
+    lines: Mapping[yamltext.FileKey, int] = dataclasses.field(default_factory=dict)
+    override_of: Mapping[yamltext.FileKey, str] = dataclasses.field(default_factory=dict)
 
-    def locate(self, path: yamltext.RawPath) -> tuple[str | None, int | None]:
+    def locate(self, path: yamltext.FileKey) -> tuple[str | None, int | None]:
         """Return the file and the line, or the override, of the value at `path` or of the nearest key around it."""
         for n in range(len(path), -1, -1):
             if path[:n] in self.override_of:
@@ -95,11 +95,11 @@ class Origins:
                 return self.file, self.lines[path[:n]]
         return self.file, None
 
-    def path_in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
+    def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
         """Return where the file has the value at `path`."""
         return path
 
-    def error(self, message: str, path: yamltext.RawPath, edits: Iterable[Edit] = ()) -> ConfigError:
+    def error(self, message: str, path: yamltext.FileKey, edits: Iterable[Edit] = ()) -> ConfigError:
         """Return a ConfigError that begins with the path in the file and has its line; the edits that mend it are made there."""
         file, line = self.locate(path)
         path = self.path_in_file(path)
@@ -117,9 +117,9 @@ class Place:
         bare_yn: Paths of a bare `y` or `n`, which YAML reads as a boolean.
     """
 
-    path: yamltext.RawPath
+    path: yamltext.FileKey
     origins: Origins
-    bare_yn: frozenset[yamltext.RawPath] = frozenset()
+    bare_yn: frozenset[yamltext.FileKey] = frozenset()
 
     def at(self, key: str | int) -> Place:
         return Place((*self.path, key), self.origins, self.bare_yn)
@@ -129,7 +129,7 @@ class Place:
         return self.origins.error(message, self.path, edits)
 
 
-def dotted(path: yamltext.RawPath) -> str:
+def dotted(path: yamltext.FileKey) -> str:
     """Return `jobs.cpu.args` for a path of keys; an index is written in brackets."""
     text = ""
     for part in path:

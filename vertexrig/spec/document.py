@@ -14,7 +14,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.errors import meant
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.strict import stem
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 if TYPE_CHECKING:
     from vertexrig.spec.parameters import Parameter
@@ -124,7 +124,7 @@ class Pool:
         return list(self.program.get("command", ()))
 
     @property
-    def line(self) -> list[str]:
+    def words(self) -> list[str]:
         """The words of its container's command, and of its args."""
         return [*self.command, *self.args]
 
@@ -185,11 +185,11 @@ class Document:
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     placeholders: Mapping[str, list[str]] = field(default_factory=dict)
-    paths: Mapping[RawPath, str] = field(default_factory=dict)
+    paths: Mapping[FileKey, str] = field(default_factory=dict)
     foreign: bool = False
 
     @cached_property
-    def locations(self) -> dict[str, RawPath]:
+    def locations(self) -> dict[str, FileKey]:
         """Keys in the file of each value by its canonical path."""
         found = {path: location for location, path in self.paths.items()}
         # for a single value in place of a list, only item [0] has a location; it is also the list's

@@ -27,7 +27,7 @@ from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
-from vertexrig.yamltext import RawPath, scalar
+from vertexrig.yamltext import FileKey, scalar
 
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
@@ -109,7 +109,7 @@ class Prepared:
         return replace(self, rendered=rendered, document=self.workspace.read(rendered))
 
 
-class _TrainerOf(NamedTuple):
+class _FoundTrainer(NamedTuple):
     """The trainer that a document runs.
 
     Args:
@@ -256,7 +256,7 @@ class Workspace:
             view: The job or sweep of the project that the document was rendered from; None for a file from elsewhere.
         """
         built = _built_images(self.loaded, document)
-        found = self._trainer_of(document, built)
+        found = self._find_trainer(document, built)
         flags: dict[str, Any] = {}
         if view is not None:
             flags = {"displayName": view.display_name, "labels": view.labels}
@@ -274,7 +274,7 @@ class Workspace:
             submit=self.command_line("submit", view.name) if view is not None else "",
         )
 
-    def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _TrainerOf:
+    def _find_trainer(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _FoundTrainer:
         """Return the trainer that a document runs.
 
         A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
@@ -285,23 +285,25 @@ class Workspace:
         modules = {pool.module for pool in document.pools if pool.module}
         if modules:
             if named and len(modules) > 1:
-                return _TrainerOf(None, f"its pools run several modules: {', '.join(sorted(modules))}")
+                return _FoundTrainer(None, f"its pools run several modules: {', '.join(sorted(modules))}")
             ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
             runs_it = named or (len(modules) == 1 and modules <= ours)
-            return _TrainerOf(self.trainer(modules.pop()) if runs_it else None)
+            return _FoundTrainer(self.trainer(modules.pop()) if runs_it else None)
         pool = _container_pool(document)
         if pool is None:
-            return _TrainerOf(None, "no pool has a pythonModule or an image" if named else "")
+            return _FoundTrainer(None, "no pool has a pythonModule or an image" if named else "")
         if pool.image in built:
-            return _TrainerOf(self.trainer(_module_of(pool) or project.trainer.module))
+            return _FoundTrainer(self.trainer(_module_of(pool) or project.trainer.module))
         found = self.image_program(pool)
         if named:
             if found is None:
-                return _TrainerOf(None, "no pool has a pythonModule or an image")
-            return _TrainerOf(found.source, found.reason, found.recognised)
+                return _FoundTrainer(None, "no pool has a pythonModule or an image")
+            return _FoundTrainer(found.source, found.reason, found.recognised)
         if found is not None and found.source is not None:
-            return _TrainerOf(found.source)
-        return _TrainerOf(self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None)
+            return _FoundTrainer(found.source)
+        return _FoundTrainer(
+            self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None
+        )
 
     def image_program(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
@@ -435,7 +437,7 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
     return found
 
 
-def _is_list_argument(finding: Finding, key: RawPath, args_have_keys: bool) -> bool:
+def _is_list_argument(finding: Finding, key: FileKey, args_have_keys: bool) -> bool:
     """Whether a finding is about an argument that the project file has as a word of a list, not under a key of its own."""
     is_argument = finding.path.rpartition(".")[2].startswith("args")
     return is_argument and not (args_have_keys and key and isinstance(key[-1], str))

@@ -20,7 +20,7 @@ from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import camel, snake
 from vertexrig.spec.document import Document
-from vertexrig.yamltext import RawPath, read
+from vertexrig.yamltext import FileKey, read
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _ROLES_OF_POOL = (("chief",), ("worker",), ("reduction_server", "ps"), ("evaluator",))
@@ -43,7 +43,7 @@ class SourceKeys:
     document: Document
 
     @cached_property
-    def keys(self) -> Mapping[RawPath, RawPath]:
+    def keys(self) -> Mapping[FileKey, FileKey]:
         """The key of each value of the job that the project file gives, by the value's path in it."""
         found = {}
         for path in _leaves(self.document.data):
@@ -55,7 +55,7 @@ class SourceKeys:
                 path = (*above, *_camel(leaf))
                 found[path] = (*source, *leaf)
         # in the API these are not part of the spec, so the document does not have them
-        outside: dict[RawPath, RawPath] = {
+        outside: dict[FileKey, FileKey] = {
             ("displayName",): ("display_name",),
             ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
         }
@@ -63,15 +63,15 @@ class SourceKeys:
         return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
 
     @cached_property
-    def _below(self) -> Mapping[RawPath, list[RawPath]]:
+    def _below(self) -> Mapping[FileKey, list[FileKey]]:
         """The keys of all values at or below each path of the job, built once for any number of findings."""
-        found: dict[RawPath, list[RawPath]] = {}
+        found: dict[FileKey, list[FileKey]] = {}
         for path, key in self.keys.items():
             for end in range(1, len(path) + 1):
                 found.setdefault(path[:end], []).append(key)
         return found
 
-    def find(self, path: str) -> RawPath:
+    def find(self, path: str) -> FileKey:
         """Return the key of the project file for the value at `path` of the job; () if it has none.
 
         | value | its key | example |
@@ -112,7 +112,7 @@ class SourceKeys:
             return replace(edit, location=key, key=edit.value)
         return replace(edit, location=key)
 
-    def _key(self, path: RawPath) -> RawPath:
+    def _key(self, path: FileKey) -> FileKey:
         view = self.view
         if view.sweep is None:
             return self._key_of_job(path)
@@ -131,7 +131,7 @@ class SourceKeys:
                 return (*view.key, "study", *_snake(rest))
         return (*view.key, *_snake(path))
 
-    def _key_of_job(self, path: RawPath) -> RawPath:
+    def _key_of_job(self, path: FileKey) -> FileKey:
         match path:
             case ("workerPoolSpecs", int(index), *rest):
                 return self._key_of_pool(index, tuple(rest[1:] if rest[0] in _FLAT else rest))
@@ -142,7 +142,7 @@ class SourceKeys:
             return self.view.keys[inner[:1]]
         return (*self.view.job_key, *inner)
 
-    def _key_of_pool(self, index: int, path: RawPath) -> RawPath:
+    def _key_of_pool(self, index: int, path: FileKey) -> FileKey:
         roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
         pool = next((self.view.pools[role] for role in roles if self.view.pools[role] is not None), None)
         if pool is None:
@@ -172,7 +172,7 @@ class SourceKeys:
         return (*key, *inner[1:]) if key else ()
 
 
-def _nearest(keys: Sequence[RawPath], in_pool: bool) -> RawPath:
+def _nearest(keys: Sequence[FileKey], in_pool: bool) -> FileKey:
     """Return the innermost key that contains the keys of a mapping's or list's values.
 
     In a worker pool, only the keys of its role count if it has any; everywhere, those of jobs and sweeps go before the trainer's.
@@ -184,27 +184,27 @@ def _nearest(keys: Sequence[RawPath], in_pool: bool) -> RawPath:
     return _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
 
 
-def _steps(path: str) -> RawPath:
+def _steps(path: str) -> FileKey:
     """Return the keys and indexes of a path such as `workerPoolSpecs[0].replicaCount`."""
     return tuple(int(index) if index else name for name, index in _STEP.findall(path))
 
 
-def _snake(path: Sequence[str | int]) -> RawPath:
+def _snake(path: Sequence[str | int]) -> FileKey:
     return tuple(snake(step) if isinstance(step, str) else step for step in path)
 
 
-def _common(paths: Sequence[RawPath]) -> RawPath:
+def _common(paths: Sequence[FileKey]) -> FileKey:
     first, length = paths[0], min(map(len, paths))
     return next((first[:n] for n in range(length) if any(path[n] != first[n] for path in paths)), first[:length])
 
 
-def _camel(path: RawPath) -> RawPath:
+def _camel(path: FileKey) -> FileKey:
     """Return a path of `spec:` as the API names it; keys of labels are names, not fields."""
     end = path.index("labels") + 1 if "labels" in path else len(path)
     return (*(camel(step) if isinstance(step, str) else step for step in path[:end]), *path[end:])
 
 
-def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
+def _leaves(value: Any, path: FileKey = ()) -> Iterator[FileKey]:
     """Return the path of every value that holds no others."""
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -216,7 +216,7 @@ def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
         yield path
 
 
-def _value(value: Any, path: RawPath) -> Any:
+def _value(value: Any, path: FileKey) -> Any:
     """Return the value at a path of keys in the project or the document: None if there is no such key, True for a key without a value."""
     for step in path:
         if isinstance(value, Mapping):
