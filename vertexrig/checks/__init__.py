@@ -130,7 +130,8 @@ def check(document: Document, context: Context, silenced: Container[str] = ()) -
                 problems = [
                     one for one in rule.run(document, context) if one.sure or not _unfilled(document, context, one.path)
                 ]
-                found += limited(_findings(rule, problems, document))
+                if problems:  # most rules find nothing in most files
+                    found += limited(_findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]

@@ -214,9 +214,10 @@ class Workspace:
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
-    def _fits(self, view: View, document: spec.Document) -> Iterator[tuple[str, Fit]]:
+    def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
         """Yield how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path."""
-        for tf_version, uri in view.packages.items():
+        packages = view.packages if view is not None and self._uploaded is None else {}
+        for tf_version, uri in packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
             trainer = self.trainer(pool.module) if pool is not None else None
             if pool is not None and trainer is not None:
@@ -228,19 +229,15 @@ class Workspace:
                 sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
                 yield pool.program_path, fit(sources, trainer, tf_version)
 
-    def _trainer_folder(self) -> Path:
-        """Return the folder of `--trainer`, otherwise that of the project's trainer."""
-        return self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
-
     def read(self, rendered: Rendered) -> spec.Document:
         """Return the rendered YAML, read strictly; its findings have lines of the YAML."""
         # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
         return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
-        """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
+        """Return the trainer of `--trainer`, otherwise the project's, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
-            folder = self._trainer_folder()
+            folder = self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
             self._trainers[module] = None
             if folder.exists():
                 # imported here: the trigger has no trainer folder and does not load this module
@@ -260,7 +257,8 @@ class Workspace:
         flags: dict[str, Any] = {}
         if view is not None:
             flags = {"displayName": view.display_name, "labels": view.labels}
-            flags |= {"encryptionSpec": {"kmsKeyName": view.kms_key_name}} if view.kms_key_name else {}
+            if view.kms_key_name:
+                flags["encryptionSpec"] = {"kmsKeyName": view.kms_key_name}
         return checks.Context(
             self.catalog,
             region=self._region or self.loaded.project.region,
@@ -270,7 +268,7 @@ class Workspace:
             built=built,
             advice=self._uploaded is None,
             flags=flags,
-            fits=(lambda: self._fits(view, document)) if view is not None and self._uploaded is None else tuple,
+            fits=lambda: self._fits(view, document),
             submit=self.command_line("submit", view.name) if view is not None else "",
         )
 

@@ -60,9 +60,9 @@ def test_gcloud_takes_the_printed_command(
     assert body["displayName"] == name and body["labels"] == {"team": "vision"}
     rendered = spec.parse(file.read_text())
     received = body["jobSpec"] if kind == "customJobs" else {k: body[k] for k in rendered.data}
-    again = spec.from_data(received, kind=rendered.view.kind)
+    again = spec.from_data(received, kind=rendered.kind)
     assert again.findings == ()
-    assert messages.to_message(again.kind, again.data) == messages.to_message(rendered.view.kind, rendered.data)
+    assert messages.to_message(again.kind, again.data) == messages.to_message(rendered.kind, rendered.data)
 
 
 @pytest.mark.whole
