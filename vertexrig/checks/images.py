@@ -300,8 +300,9 @@ def _each_image(document: Document, context: Context) -> Iterator[tuple[Pool, Im
 
 def image_availability(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _each_image(document, context):
-        if image.end_of_availability <= context.today.isoformat():
-            text = f"{image.name} passed its end-of-availability date ({image.end_of_availability}); Vertex AI may refuse it"
+        end = image.end_of_availability
+        if end <= context.today.isoformat():
+            text = f"image {image.name} passed its end-of-availability date ({end}); Vertex AI may refuse it"
             newer = _newer(image, context)
             build = "build an image of your own with the same packages (in a project file: image: build, then `vertexrig image NAME --push`)"
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)

@@ -18,7 +18,7 @@ from vertexrig.explain import change
 from vertexrig.explain.change import Change
 from vertexrig.finding import Severity
 from vertexrig.project import config
-from vertexrig.project.config import Loaded, Origins
+from vertexrig.project.config import Loaded, ProjectOrigins
 from vertexrig.project.model import Project
 from vertexrig.text import clean, code, fenced, markdown, markup, shown
 from vertexrig.workspace import Workspace, emulator
@@ -90,7 +90,7 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
     try:
         here = revision.write(workspace.loaded.folder, rev, folder)
         file, mistakes = here / workspace.loaded.file.name, list[ConfigError]()
-        loaded = Loaded(Project(project="", region=""), file, Origins(str(file)))
+        loaded = Loaded(Project(project="", region=""), file, ProjectOrigins(str(file)))
         if file.is_file():
             text = file.read_text(encoding="utf-8")
             loaded = targets.project(text, str(file), project.overrides, mistakes) or loaded

@@ -144,14 +144,14 @@ def _note_availability(prepared: Sequence[Prepared], names: Sequence[str]) -> No
 
     These are findings of severity info, which the user does not see without --info.
     """
-    printed: set[str] = set()
-    for one in prepared:
-        for finding in one.findings:
-            message = finding.message.removeprefix(f"candidate {one.candidate}: ")
-            if finding.id == AVAILABILITY and finding.severity is Severity.INFO and message not in printed:
-                printed.add(message)
-                switch = _switch(one.workspace, finding, names)
-                streams.note(f"image {message}. To build your own image instead: {switch}")
+    past = {
+        finding.message: (one.workspace, finding)
+        for one in prepared
+        for finding in one.findings
+        if finding.id == AVAILABILITY and finding.severity is Severity.INFO
+    }
+    for workspace, finding in past.values():
+        streams.note(f"{finding.message}. To build your own image instead: {_switch(workspace, finding, names)}")
 
 
 def _switch(workspace: Workspace, finding: Finding, names: Sequence[str]) -> str:

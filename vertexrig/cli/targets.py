@@ -69,7 +69,9 @@ def sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text:
             raise
         file = Path(error.file)
         loaded, found = (
-            config.Loaded(Project(project="", region=""), file, config.Origins(str(file)), text=files.read_text(file)),
+            config.Loaded(
+                Project(project="", region=""), file, config.ProjectOrigins(str(file)), text=files.read_text(file)
+            ),
             error.errors,
         )
     mistakes += found

@@ -47,7 +47,7 @@ _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.
 
 
 @dataclass(frozen=True)
-class Origins(typed.Origins):
+class ProjectOrigins(typed.Origins):
     """Where the values of a project come from: from lines of the file, some of them below its environment, or from overrides.
 
     Args:
@@ -86,7 +86,7 @@ class Loaded:
 
     project: Project
     file: Path
-    origins: Origins = Origins()
+    origins: ProjectOrigins = ProjectOrigins()
     overrides: tuple[str, ...] = ()
     target: str | None = None
     named: bool = False
@@ -314,7 +314,7 @@ def loads(
     bare_yn = chosen.paths_in_merged(file_place.bare_yn)
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
-    data = _expand(data, typed.Place((), Origins(str(file), lines, chosen=chosen)), values, errors)
+    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), values, errors)
     # From here, a value may come from an override.
     override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
@@ -327,7 +327,7 @@ def loads(
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
-    origins = Origins(str(file), lines, override_of, chosen)
+    origins = ProjectOrigins(str(file), lines, override_of, chosen)
     with errors:
         project = typed.build(Project, data, typed.Place((), origins, bare_yn))
     errors.raise_all()

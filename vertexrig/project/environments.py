@@ -57,7 +57,7 @@ class Chosen:
     own: frozenset[FileKey] = frozenset()
 
     def paths_in_merged(self, paths: frozenset[FileKey]) -> frozenset[FileKey]:
-        """Return paths of the file's values as paths of the merged ones, which is the opposite of `config.Origins.path_in_file`."""
+        """Return paths of the file's values as paths of the merged ones, which is the opposite of `config.ProjectOrigins.path_in_file`."""
         return (paths - self.own) | {path[2:] for path in paths if path[:2] == (KEY, self.name)}
 
 
