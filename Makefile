@@ -16,8 +16,6 @@ RERUNS ?=
 SINCE ?=
 RERUN = $(if $(RERUNS),--reruns $(RERUNS))
 SETS = $(foreach pair,$(SET),--set $(pair))
-# What was typed, for messages that propose to type it again.
-TYPED = make $@$(if $(SET), SET="$(SET)")$(if $(RUN), RUN=$(RUN))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
 ifneq ($(filter-out local cloud,$(RUN)),)
@@ -59,14 +57,14 @@ $(VENV)/.base $(VENV)/.cloud $(VENV)/.local $(VENV)/.ready: setup.py constraints
 
 # A pattern rule: a phony target would not be looked up here.
 %-job: FORCE $(TIER_OF_RUN) ## Render and check job NAME of vertexrig.yaml
-	@VERTEXRIG_TYPED='$(subst ','\'',$(TYPED))' $(RIG) render $* $(SETS)
+	@$(RIG) render $* $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $* $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $* $(SETS))
 
 FORCE:
 
 sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
-	@VERTEXRIG_TYPED='$(subst ','\'',$(TYPED))' $(RIG) render $@ $(SETS)
+	@$(RIG) render $@ $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $@ $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 

@@ -52,14 +52,14 @@ def assign(name: str, value: str) -> None:
         _assigned[name] = value
 
 
-def assigned(*, literal: bool = False) -> dict[str, str]:
+def assigned(*, for_paste: bool = False) -> dict[str, str]:
     """Return the variables that a printed command of this program sets, so that it does the same in a shell without them.
 
     Args:
-        literal: Return all of them. False for a command in a message: a message shows `${NAME}` in place of a long value, so variables
-            with long values are left out.
+        for_paste: Return all of them, for a command that is printed with the values. A message shows `${NAME}` in place of a long value,
+            so a command in a message cannot set a variable with a long value.
     """
-    return {name: value for name, value in _assigned.items() if literal or len(value) < SHORTEST}
+    return {name: value for name, value in _assigned.items() if for_paste or len(value) < SHORTEST}
 
 
 def shown(text: str) -> str:

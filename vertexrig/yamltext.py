@@ -13,13 +13,14 @@ import math
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.resolver import Resolver
 
-RawPath = tuple["str | int", ...]
+FileKey = tuple["str | int", ...]
+"""The keys and indexes that lead to a value in a file, from the top."""
 
 # An alias or a merge may multiply what a small text expands to. A value takes about 10 bytes of text, so that a text of
 # 2 MiB, the most that is read of a file, may have this many.
@@ -57,13 +58,16 @@ class YamlError(Exception):
 
 @dataclass(frozen=True)
 class Note:
-    """A value that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
+    """A value that two readers of YAML understand differently.
 
-    `fix` is what to write if the author surely meant something else; `value` is what gcloud reads (None for a key).
+    Args:
+        kind: `duplicate-key`, `octal` for a number such as 012, or `two-readings` for any other value.
+        fix: What to do about a key twice or an octal number, which the author surely did not mean; "" for any other value.
+        value: What gcloud reads; None for a key.
     """
 
-    kind: str
-    path: RawPath
+    kind: Literal["duplicate-key", "octal", "two-readings"]
+    path: FileKey
     line: int
     message: str
     fix: str = ""
@@ -81,7 +85,7 @@ class Reading:
     """
 
     data: Any = None
-    lines: dict[RawPath, int] = field(default_factory=dict)
+    lines: dict[FileKey, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -228,7 +232,7 @@ class _Builder:
         self.count = self.steps = 0
         self.flat: dict[int, list[tuple[yaml.Node, yaml.Node]]] = {}
 
-    def value(self, node: yaml.Node, path: RawPath, parents: tuple[int, ...]) -> Any:
+    def value(self, node: yaml.Node, path: FileKey, parents: tuple[int, ...]) -> Any:
         line = node.start_mark.line + 1
         self.add(len(path), line)
         if id(node) in parents:
@@ -251,7 +255,7 @@ class _Builder:
         if self.count > self.most or self.steps > self.most * MAX_STEPS:
             raise YamlError(f"the text expands to more than {self.most:,} values", line)
 
-    def mapping(self, node: yaml.MappingNode, path: RawPath, parents: tuple[int, ...]) -> dict[Any, Any]:
+    def mapping(self, node: yaml.MappingNode, path: FileKey, parents: tuple[int, ...]) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
@@ -260,7 +264,9 @@ class _Builder:
                 if name in seen:
                     line = key_node.start_mark.line + 1
                     text = f"key {key_node.value!r} is there twice: gcloud takes the first, most others the last"
-                    self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
+                    self.reading.notes.append(
+                        Note("duplicate-key", (*path, key_node.value), line, text, "keep one of them")
+                    )
                 seen.add(name)
         for key_node, value_node in self.pairs(node):
             if not isinstance(key_node, yaml.ScalarNode):
@@ -301,7 +307,7 @@ class _Builder:
         self.flat[id(node)] = found
         return found
 
-    def scalar(self, node: yaml.ScalarNode, path: RawPath, *, is_key: bool = False) -> Any:
+    def scalar(self, node: yaml.ScalarNode, path: FileKey, *, is_key: bool = False) -> Any:
         text, line = node.value, node.start_mark.line + 1
         written_bare = node.end_mark.index - node.start_mark.index == len(text)  # no quotes, no tag
         if written_bare and node.tag == _STRING_TAG:
@@ -324,7 +330,7 @@ class _Builder:
             if written_bare and _OCTAL.fullmatch(text) and value != int(text):
                 message = f"gcloud reads {text} as the octal number {value}, readers of YAML 1.2 as {int(text)}"
                 fix = f"write {int(text)}, or '{text}' with quotes if it is text"
-                self.reading.notes.append(Note("two-readings", path, line, message, fix, None if is_key else value))
+                self.reading.notes.append(Note("octal", path, line, message, fix, None if is_key else value))
             return value
         except ConstructorError as error:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error

@@ -73,7 +73,7 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
         streams.note(f"{loaded.file} already names an interpreter for {pattern}")
         return
     # A second key `local` at the end would be an error of YAML, and merging into one would reflow the person's text.
-    if ("local",) in loaded.lines:
+    if ("local",) in loaded.origins.lines:
         raise UsageError(
             f"{loaded.file} already has the key `local:`; add to it:\n{lines.partition(chr(10))[2].rstrip()}"
         )

@@ -129,7 +129,7 @@ def command(
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
         streams.note("to run it on Vertex AI, with its candidates:")
-        streams.note(workspace.command_line("submit", name, "--watch", literal=True), literal=True)
+        streams.note(workspace.command_line("submit", name, "--watch", for_paste=True), literal=True)
     else:
         _next_steps(prepared, project.file, done)
 

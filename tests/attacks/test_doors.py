@@ -176,7 +176,7 @@ DOORS: dict[str, tuple[str, st.SearchStrategy[bytes], tuple[tuple[str, ...], ...
     "Dockerfile": ("code/Dockerfile", BYTES, (("init", "--force", "--trainer", "code"), ("check",))),
     ".gitignore": (".gitignore", BYTES, (("check", "."),)),
     "archive": ("code.tar.gz", archives(), (("check", "--set", "trainer.path=code.tar.gz"), ("explain", "cpu", "--set", "trainer.path=code.tar.gz"))),
-    "template": ("templates/cpu.yaml.j2", TEMPLATES, (("render", "cpu", "--templates", "templates"), ("check", "--templates", "templates"))),
+    "template": ("templates/cpu.yaml.j2", TEMPLATES, (("render", "cpu", "--set", "templates=templates"), ("check", "--set", "templates=templates"))),
     "overlay of the catalog": ("catalog.yaml", changed({"machines": [], "prices": [], "regions": []}), (("check", "--set", "catalog=catalog.yaml"), ("catalog", "machines"))),
     "baseline": ("known.json", changed({"findings": []}), (("check", "--baseline", "known.json"),)),
     "requirements": ("code/requirements.txt", LOCK, (("check",), ("package",))),

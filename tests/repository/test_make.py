@@ -471,28 +471,3 @@ def test_pip_installs_a_uv_unless_it_has_indexes_of_its_own(tmp_path: Path, monk
     assert program and subprocess.run([program, "--version"], capture_output=True).returncode == 0
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://packages.example/simple")
     assert venv.uv_by_pip(tmp_path / "log") is None
-
-
-@pytest.mark.parametrize(
-    "words", ["tpu-job", "tpu-job SET=\"args.epochs=2 args.name='a'\" RUN=local", 'sweep SET="max_trial_count=3"']
-)
-def test_a_message_can_propose_what_was_typed(words: str) -> None:
-    """Make tells the program the whole command, with SET and RUN, whatever quotes are in it."""
-    done = subprocess.run(
-        f"make -n {words}",
-        shell=True,
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(REPOSITORY),
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith("VERTEXRIG_TYPED="))
-    told = subprocess.run(
-        line.replace(".venv/bin/vertexrig", "printenv VERTEXRIG_TYPED #"),
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout == f"make {words}\n"

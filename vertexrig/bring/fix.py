@@ -17,7 +17,7 @@ import yaml
 from vertexrig import yamltext
 from vertexrig.bring.edit import BOM, after_node, into_flow, last_of
 from vertexrig.finding import Act, Edit, Finding
-from vertexrig.yamltext import RawPath, flow, scalar
+from vertexrig.yamltext import FileKey, flow, scalar
 
 _PASSES = 50
 """A fix may show the next mistake; each pass ends at least one."""
@@ -74,7 +74,7 @@ def _key(finding: Finding) -> object:
 
 def _pass(text: str, todo: Sequence[Finding]) -> tuple[str, list[Finding]]:
     """Return a text with one edit after the other, and the findings whose edits were all possible."""
-    applied, moved = [], list[RawPath]()
+    applied, moved = [], list[FileKey]()
     for finding in sorted(todo, key=lambda one: max(map(_order, one.edits))):
         made: str | None = text
         for edit in sorted(finding.edits, key=_order):
@@ -130,7 +130,7 @@ def _expected(data: Any, edit: Edit, text: str) -> Any:
     return data
 
 
-def _find(text: str, location: RawPath) -> tuple[_Node, int, _Node]:
+def _find(text: str, location: FileKey) -> tuple[_Node, int, _Node]:
     """Return the node around a location, the index of the location in it, and its node; KeyError if there is none."""
     around: _Node = None
     index, node = 0, yamltext.compose(text)
@@ -259,7 +259,7 @@ def _as_list(text: str, node: _Node) -> str:
     return f"{text[:start]}[{inner}]{text[end:]}"
 
 
-def located(found: Iterable[Finding], locations: dict[str, RawPath]) -> list[Finding]:
+def located(found: Iterable[Finding], locations: dict[str, FileKey]) -> list[Finding]:
     """Return findings whose edits know their location in the file, by the path of each value that is there."""
     return [
         replace(one, edits=tuple(replace(edit, location=_location(edit.path, locations)) for edit in one.edits))
@@ -269,7 +269,7 @@ def located(found: Iterable[Finding], locations: dict[str, RawPath]) -> list[Fin
     ]
 
 
-def _location(path: str, locations: dict[str, RawPath]) -> RawPath:
+def _location(path: str, locations: dict[str, FileKey]) -> FileKey:
     """Return the keys of a path; of what is not there yet, below the nearest mapping around it."""
     if path in locations or not path:
         return locations.get(path, ())

@@ -42,7 +42,7 @@ def lay_over(file: Path) -> Tables:
     # Read anew and not shared with `load()`: rows are changed in place below.
     raw = {table: by_name(table) for table in KEYS}
     reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
-    root = typed.Place((), lambda path: (str(file), typed.line_of(path, reading.lines)))
+    root = typed.Place((), typed.Origins(str(file), reading.lines))
     found = {} if reading.data is None else _mapping(_dates_as_text(reading.data), root)
     errors = Errors()
     for table, rows in found.items():

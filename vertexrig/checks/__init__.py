@@ -6,7 +6,7 @@ Modules without a `RULES` table are helpers. A rule's row has the sentence that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -19,7 +19,7 @@ from vertexrig.spec.document import Document, tpu_name
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 
-__all__ = ["Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids", "rules", "rules_for"]
+__all__ = ["Context", "Problem", "Rule", "all_rules", "check", "rule_ids", "rules", "rules_for"]
 
 
 # Whether a topic of rules may find something (`_TOPICS`); the rules themselves are in the topic's module.
@@ -66,7 +66,8 @@ def _has_disk(document: Document, context: Context) -> bool:
 def _has_identity(document: Document, context: Context) -> bool:
     keys = {"serviceAccount", "tensorboard", "experiment", "experimentRun", "persistentResourceId"}
     affinity = any("reservationAffinity" in pool.machine for pool in document.pools)
-    return not keys.isdisjoint(document.job) or affinity or "encryptionSpec" in document.data
+    encrypted = "encryptionSpec" in document.data or "encryptionSpec" in context.flags
+    return not keys.isdisjoint(document.job) or affinity or encrypted
 
 
 def _has_network(document: Document, context: Context) -> bool:
@@ -99,7 +100,7 @@ _TOPICS: dict[str, Callable[[Document, Context], bool]] = {
     "commands": _has_command,
     "trainer_files": _has_trainer,
 }
-"""Rule modules, each with a test; a module is imported only if its test says that a rule may apply.
+"""Rule modules, each with a test; `check` imports a module only if its test says that a rule may apply.
 
 All 21 take 45 ms to load; a job that the trigger starts, whose trainer is not at hand, needs half of them.
 """
@@ -110,10 +111,10 @@ _LONGEST = 1000  # characters of a message
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
-def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
+def check(document: Document, context: Context, silenced: Container[str] = ()) -> list[Finding]:
     """Return all findings of a job spec, by line, then path, then id: those of its strict reading, and those of the rules.
 
-    `silenced` are the ids of rules to leave out, each with the reason.
+    `silenced` are the ids of rules to leave out.
     """
     found = list(document.findings)
     unreadable = not document.data and any(finding.id in _UNREADABLE for finding in found)
@@ -130,7 +131,7 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
                     one for one in rule.run(document, context) if one.sure or not _unfilled(document, context, one.path)
                 ]
                 if problems:  # most rules find nothing in most files
-                    found += limited(findings(rule, problems, document))
+                    found += limited(_findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]
@@ -170,12 +171,8 @@ def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
 _masked = lru_cache(4096)(masked)  # many files have the same findings
 
 
-def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:
-    """Return problems as findings of a rule or of the rule with that id, with file and line if they were found in a document."""
-    problems = list(problems)
-    if not problems:
-        return []
-    rule = next(one for one in rules() if one.id == rule) if isinstance(rule, str) else rule
+def _findings(rule: Rule, problems: Iterable[Problem], document: Document) -> list[Finding]:
+    """Return problems of a document as findings of a rule, with file and line."""
     return [
         Finding(
             rule.id,
@@ -184,8 +181,8 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
             _short(problem.message),
             _short(problem.fix or fix_text(problem.edits, problem.path)),
             rule.source,
-            document.file if document else "",
-            document.line(problem.path) if document else None,
+            document.file,
+            document.line(problem.path),
             key_fix=_short(problem.key_fix),
             edits=tuple(
                 replace(edit, path=edit.path or problem.path, safe=edit.safe and rule.edits == "safe")

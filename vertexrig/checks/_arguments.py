@@ -94,7 +94,7 @@ def _chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
     """Return the trainer with the flags that are valid behind these words of its command line; itself if it has no sub-commands."""
     if not source.commands:
         return source
-    path, stray = _path(source, list(args))
+    path, stray = _subcommand(source, list(args))
     flags = tuple(flag for flag in source.flags if _valid(flag, path))
     found = replace(source, flags=flags, command=path, command_unknown=stray)
     if stray:  # what follows belongs to a command that is not known
@@ -108,7 +108,7 @@ def _valid(flag: Flag, path: str) -> bool:
     return not flag.commands or any(f"{path} ".startswith(f"{command} ") for command in flag.commands)
 
 
-def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
+def _subcommand(source: TrainerSource, words: list[str]) -> tuple[str, str]:
     """Return (the chosen sub-command, the first word that names no sub-command or "")."""
     path, index = "", 0
     while index < len(words):
@@ -156,7 +156,7 @@ def given_to_absl(items: Iterable[Passed], name: str) -> list[str]:
 
 def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
     def begins(word: str) -> bool:  # `-n 5` in one word is -n and its value, if there is such a flag
-        return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.cluster(word))
+        return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.short_flags(word))
 
     def follows() -> bool:
         return index < len(args) and not begins(args[index])
@@ -172,14 +172,14 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
         else:
             name, equals, value = word.partition("=")
             flag = trainer.flag(name) if trainer is not None else None
-            cluster = trainer.cluster(word) if trainer is not None and flag is None else []
-            if equals and not cluster:
+            short = trainer.short_flags(word) if trainer is not None and flag is None else []
+            if equals and not short:
                 yield Passed(path, name, value, flag, True)
-            elif cluster:  # short flags in one word: -vx, -n5, -Dlr=0.1
-                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows():
-                    cluster[-1] = (cluster[-1][0], args[index])
+            elif short:  # short flags in one word: -vx, -n5, -Dlr=0.1
+                if short[-1][0].takes_value and short[-1][1] is None and follows():
+                    short[-1] = (short[-1][0], args[index])
                     index += 1
-                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
+                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in short)
             elif follows() and (flag is None or flag.takes_value is not False):  # an unknown flag is given what follows
                 yield Passed(path, word, args[index], flag)
                 index += 1

@@ -102,5 +102,5 @@ def owner(loaded: Loaded, line: int | None, name: str) -> str:
     """Return the entry of the project file that a line belongs to, such as `jobs.a`; `name` without a line."""
     if line is None:
         return name
-    above = (path for path, at in loaded.lines.items() if at <= line and len(path) in (1, 2))
-    return typed.dotted(max(above, key=lambda path: (loaded.lines[path], len(path)), default=()))
+    above = (path for path, at in loaded.origins.lines.items() if at <= line and len(path) in (1, 2))
+    return typed.dotted(max(above, key=lambda path: (loaded.origins.lines[path], len(path)), default=()))

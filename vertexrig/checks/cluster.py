@@ -11,7 +11,7 @@ from vertexrig.spec.document import Document, Pool, has_gpu
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}workerPoolSpecs"
-    if document.pools or document.reported(path):
+    if document.pools or document.refused_at(path):
         return
     if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
         yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
@@ -30,7 +30,7 @@ def _completed_by_flags(document: Document) -> bool:
 
 
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
-    if document.pools and document.pools[0].empty and not document.reported(document.pools[0].path):
+    if document.pools and document.pools[0].empty and not document.refused_at(document.pools[0].path):
         text = "the first pool is the chief and cannot be empty"
         yield Problem(document.pools[0].path, text, "write machineSpec, replicaCount: 1 and a program")
 
@@ -57,7 +57,7 @@ def machine_and_replicas(document: Document, context: Context) -> Iterator[Probl
             continue
         missing = "replicaCount" if machine else "machineSpec"
         path = f"{pool.path}.{missing}"
-        if not document.reported(path):
+        if not document.refused_at(path):
             given = "machineSpec" if machine else "replicaCount"
             text = f"pool {pool.index} has {given} but no {missing}; give both or neither"
             edits = write(1, path, safe=pool.index == 0) if machine else ()
@@ -74,15 +74,17 @@ def refused_by_gcloud(document: Document) -> list[Pool]:
 
 def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:
     for pool in refused_by_gcloud(document):
-        if not document.reported(pool.path):
+        if not document.refused_at(pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
-            fix = "submit it through the API, or put no pool after it and leave it out"
-            yield Problem(pool.path, text, fix)
+            if context.submit:  # which sends a job of the project through the API
+                yield Problem(pool.path, text, f"send it through the API: {context.submit}", Severity.WARNING)
+            else:
+                yield Problem(pool.path, text, "submit it through the API, or put no pool after it and leave it out")
 
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if pool.program and not pool.makes_machines and not document.reported(f"{pool.path}.machineSpec"):
+        if pool.program and not pool.makes_machines and not document.refused_at(f"{pool.path}.machineSpec"):
             text = f"pool {pool.index} has a program but no machines: gcloud accepts that, Vertex AI may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
@@ -92,7 +94,7 @@ def pool_program(document: Document, context: Context) -> Iterator[Problem]:
         if pool.empty or pool.container is not None or pool.python_package is not None:
             continue
         kinds = ("containerSpec", "pythonPackageSpec")
-        if not any(document.reported(f"{pool.path}.{kind}") for kind in kinds):
+        if not any(document.refused_at(f"{pool.path}.{kind}") for kind in kinds):
             text = f"pool {pool.index} has no program: it needs containerSpec or pythonPackageSpec, one of them"
             yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
 

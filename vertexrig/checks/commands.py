@@ -62,7 +62,7 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
 
 
 @of_trainer
-def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+def shell_form_entrypoint(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     location, found = trainer.drops_args, _given_args(document, pools)
     if location is None or found is None:
         return
@@ -86,8 +86,8 @@ class _Script:
     options: list[str]
 
 
-def shell_args(document: Document, context: Context) -> Iterator[Problem]:
-    yield from entrypoint_shell(document, context)
+def entrypoint_shell(document: Document, context: Context) -> Iterator[Problem]:
+    yield from shell_form_entrypoint(document, context)
     seen = set()
     for pool in document.pools:
         found = _script(pool)
@@ -134,7 +134,7 @@ def _lost(script: str, given: list[str]) -> list[str]:
 
 
 def _script(pool: Pool) -> _Script | None:
-    command, words = pool.command, pool.line if pool.container is not None else []
+    command, words = pool.command, pool.words if pool.container is not None else []
     is_value = False
     for index, word in enumerate(words[1:-1], 1):
         if is_value or not is_shell(words[0]):
@@ -332,7 +332,7 @@ RULES: tuple[Rule, ...] = (
     Rule("trainer-unused", Severity.ERROR, "The trainer named with --trainer is what the job runs.",
          CONTAINER_SETTINGS, trainer_unused),
     Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form, and a shell's script passes them on.",
-         join(_DOCKER, TUNING_DOC, _POSIX), shell_args),
+         join(_DOCKER, TUNING_DOC, _POSIX), entrypoint_shell),
     Rule("shell-status", Severity.WARNING, "A shell's script fails if a program in it fails.", _POSIX, shell_status),
     Rule("args-repeat-entrypoint", Severity.ERROR, "Args do not begin with the program that the ENTRYPOINT starts.",
          join(_DOCKER, CONTAINER_SETTINGS), args_repeat_entrypoint),

@@ -59,7 +59,7 @@ def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
 
 def module_runs(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "idle"):
-        if pool.command and started_program.find(pool.line) is None:
+        if pool.command and started_program.find(pool.words) is None:
             continue  # a console script, which calls a function of the module
         message = (
             f"{defect.file} only defines functions and classes: nothing calls them when it is run, and the job succeeds at once "

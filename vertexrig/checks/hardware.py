@@ -149,7 +149,7 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
         if not pool.machine and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it
         path = machine_path(pool, "machineType")
-        if not document.reported(path):
+        if not document.refused_at(path):
             yield Problem(path, f"pool {pool.index} names no machine type", "write machineSpec.machineType")
 
 
@@ -190,7 +190,7 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         missing = "acceleratorType" if count else "acceleratorCount"
         path = machine_path(pool, missing)
-        if document.reported(path):
+        if document.refused_at(path):
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
@@ -211,7 +211,7 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if not row.accelerator_required or pool.accelerator_type or pool.accelerator_count:
             continue
         path = machine_path(pool, "acceleratorType")
-        if document.reported(path) or document.reported(machine_path(pool, "acceleratorCount")):
+        if document.refused_at(path) or document.refused_at(machine_path(pool, "acceleratorCount")):
             continue
         edits: tuple[Edit, ...] = ()
         if len(row.accelerators) == 1:
@@ -336,7 +336,7 @@ def gpu_rdma(document: Document, context: Context) -> Iterator[Problem]:
     if sum(pool.replica_count for pool in pools) < 2:
         return
     for pool in pools:
-        if pool.machine_type in names and not any("set_nccl_env" in word for word in pool.line):
+        if pool.machine_type in names and not any("set_nccl_env" in word for word in pool.words):
             text = f"{pool.machine_type} talks to other machines by GPUDirect-RDMA once its NCCL environment is set"
             fix = "prefix the command with: source /usr/local/gib/scripts/set_nccl_env.sh"
             yield Problem(machine_path(pool, "machineType"), text, fix)
@@ -382,7 +382,7 @@ def gpu_shared(document: Document, context: Context) -> Iterator[Problem]:
     backends = {one.text for one in context.trainer.torch.backends} if context.trainer is not None else set()
     for pool in document.pools:
         launcher = context.trainer.launcher if context.trainer is not None else ()
-        asked, gpus = processes_asked([*launcher, *pool.line]), pool.accelerator_count
+        asked, gpus = processes_asked([*launcher, *pool.words]), pool.accelerator_count
         # by gloo, processes can share a GPU
         if pool.makes_machines and has_gpu(pool, context.catalog) and asked > gpus > 0 and backends != {"gloo"}:
             text = f"a replica has {gpus} GPU{'s' if gpus > 1 else ''}, and torchrun starts {asked} processes: nccl refuses two on one GPU"

@@ -102,22 +102,16 @@ def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, text, "", Severity.INFO)
 
 
-def check_kms_key(name: str, region: str) -> list[Problem]:
-    """Return what is wrong with a Cloud KMS key for a job (rule `kms-key`); `region` is "" if it is not known."""
-    path = "encryptionSpec.kmsKeyName"
-    found = re.fullmatch(_KEY, name)
-    if found is None:
-        form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
-        return [Problem(path, f"{name!r} is not a key: {form}")]
-    if region and found[1] != region:
-        return [Problem(path, f"the key is in {found[1]}, the job in {region}: both must be in one region")]
-    return []
-
-
 def kms_key(document: Document, context: Context) -> Iterator[Problem]:
-    encryption = document.data.get("encryptionSpec") if document.kind == "HyperparameterTuningJob" else None
-    if isinstance(encryption, dict):
-        yield from check_kms_key(str(encryption.get("kmsKeyName") or ""), context.region)
+    path = "encryptionSpec.kmsKeyName"
+    for encryption in context.outside_spec(document, "encryptionSpec"):
+        name = str(encryption.get("kmsKeyName") or "") if isinstance(encryption, dict) else None
+        found = re.fullmatch(_KEY, name) if name is not None else None
+        if name is not None and found is None:
+            form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
+            yield Problem(path, f"{name!r} is not a key: {form}")
+        elif found is not None and context.region not in ("", found[1]):
+            yield Problem(path, f"the key is in {found[1]}, the job in {context.region}: both must be in one region")
 
 
 def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:

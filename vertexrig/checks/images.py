@@ -123,7 +123,7 @@ def _instead(image: Image, kind: str, catalog: Catalog, pool: Pool) -> tuple[str
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         has_program = pool.container is not None or pool.python_package is not None
-        if has_program and not pool.image and not document.reported(_path(pool)):
+        if has_program and not pool.image and not document.refused_at(_path(pool)):
             key = _path(pool).rpartition(".")[2]
             yield Problem(_path(pool), f"{key} is required", f"write {key}")
 
@@ -162,7 +162,7 @@ def image_executor(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if pool.python_package is None and _is_prebuilt(uri, context.catalog):
-            program = (uri, *pool.line)
+            program = (uri, *pool.words)
             problem = _trainer_missing(document, pool)
             if problem is not None and program not in seen:  # pools mostly share their program
                 seen.add(program)
@@ -185,7 +185,7 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     """Return the problem of a container on a prebuilt image that starts nothing, or a file that only a trainer would bring."""
     name = _bare(pool.image).rpartition("/")[2]
     keys = [f"{pool.program_path}.{key}" for key in ("command", "args")]
-    if any(key in document.placeholders or document.reported(key) for key in keys):
+    if any(key in document.placeholders or document.refused_at(key) for key in keys):
         return None  # the program is not known
     package = "write the image as executorImageUri of a pythonPackageSpec, with packageUris and pythonModule"
     if not pool.command and (not pool.args or re.match(r"--\w", pool.args[0])):
@@ -199,7 +199,7 @@ def _trainer_missing(document: Document, pool: Pool) -> Problem | None:
     # here: few jobs need it
     from vertexrig.trainer_source import started_program
 
-    program = started_program.find(pool.line)
+    program = started_program.find(pool.words)
     # what a shell starts may be what it fetched before
     if program is not None and program.end and not program.is_module and _beside(program.name):
         text = f"{program.name} is not in {name}, a prebuilt image with libraries and no trainer, and the command fetches nothing"
@@ -300,12 +300,9 @@ def _each_image(document: Document, context: Context) -> Iterator[tuple[Pool, Im
 
 def image_availability(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _each_image(document, context):
-        days = (context.today - date.fromisoformat(image.end_of_availability)).days
-        if days >= 0:
-            text = (
-                f"{image.name} passed its end of availability on {image.end_of_availability}, {days} days ago: "
-                "Vertex AI may refuse it, and it may no longer be there to download"
-            )
+        end = image.end_of_availability
+        if end <= context.today.isoformat():
+            text = f"image {image.name} passed its end-of-availability date ({end}); Vertex AI may refuse it"
             newer = _newer(image, context)
             build = "build an image of your own with the same packages (in a project file: image: build, then `vertexrig image NAME --push`)"
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)
@@ -349,7 +346,7 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
 
 def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _known(document, context):
-        if document.reported(f"{pool.path}.machineSpec.acceleratorType"):
+        if document.refused_at(f"{pool.path}.machineSpec.acceleratorType"):
             continue  # which accelerator the pool has is not known
         if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
             text = f"{image.name} is made for GPUs, and pool {pool.index} has none"

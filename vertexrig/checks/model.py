@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.finding import Edit, Severity
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
+    from vertexrig.package.imports import Fit
     from vertexrig.trainer_source.trainer_model import TrainerSource
 
 # What a rule cites as its `source`, one text per document, each with its date; `join` puts several together.
@@ -90,6 +91,9 @@ class Context:
         trainer_recognised: False if what the document starts cannot be read, so that it may run that trainer or not.
         built: Images of the project's own trainer, by URI.
         advice: Whether quotas and default disks are checked, too; the trigger, which only starts a job or refuses it, does not.
+        flags: What gcloud takes as flags and not in the YAML, by its field in the API: displayName, labels, encryptionSpec.
+        fits: Returns how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path.
+        submit: The command that sends the job through the API; "" for a file that is not of a project.
     """
 
     catalog: Catalog
@@ -100,6 +104,16 @@ class Context:
     trainer_recognised: bool = True
     built: Mapping[str, BuiltImage] = field(default_factory=dict)
     advice: bool = True
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    fits: Callable[[], Iterable[tuple[str, Fit]]] = lambda: ()
+    submit: str = ""
+
+    def outside_spec(self, document: Document, key: str) -> Iterator[Any]:
+        """Yield the values of a field that is not part of the job spec: the one in a tuning job's file, and the one for a flag."""
+        if document.kind == "HyperparameterTuningJob" and key in document.data:
+            yield document.data[key]
+        if key in self.flags:
+            yield self.flags[key]
 
 
 @dataclass(frozen=True)

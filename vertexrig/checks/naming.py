@@ -11,17 +11,6 @@ from vertexrig.spec import labels as label_rules
 from vertexrig.spec.document import Document
 
 
-def check_display_name(name: str, catalog: Catalog) -> list[Problem]:
-    """Return what is wrong with a job's display name (rule `display-name`)."""
-    most = catalog.limits.integer("display_name.max_chars")
-    if not name.strip():
-        return [Problem("displayName", "the display name is empty", "give the job a name")]
-    if len(name) > most:
-        text = f"the display name has {len(name)} characters; {most} is the most"
-        return [Problem("displayName", text, "shorten it")]
-    return []
-
-
 def check_labels(labels: Mapping[str, str], catalog: Catalog) -> list[Problem]:
     """Return what is wrong with a job's labels (rule `labels`)."""
     return [
@@ -30,25 +19,26 @@ def check_labels(labels: Mapping[str, str], catalog: Catalog) -> list[Problem]:
     ]
 
 
-def _top(document: Document, key: str) -> object:
-    return document.data.get(key) if document.kind == "HyperparameterTuningJob" else None
-
-
 def display_name(document: Document, context: Context) -> Iterator[Problem]:
-    name = _top(document, "displayName")
-    if isinstance(name, str):
-        yield from check_display_name(name, context.catalog)
+    most = context.catalog.limits.integer("display_name.max_chars")
+    for name in context.outside_spec(document, "displayName"):
+        if isinstance(name, str) and not name.strip():
+            yield Problem("displayName", "the display name is empty", "give the job a name")
+        elif isinstance(name, str) and len(name) > most:
+            yield Problem(
+                "displayName", f"the display name has {len(name)} characters; {most} is the most", "shorten it"
+            )
 
 
 def display_name_flag(document: Document, context: Context) -> Iterator[Problem]:
-    if isinstance(_top(document, "displayName"), str):
+    if document.kind == "HyperparameterTuningJob" and isinstance(document.data.get("displayName"), str):
         yield Problem("displayName", "gcloud asks for --display-name, and takes that one", "", Severity.INFO)
 
 
 def labels(document: Document, context: Context) -> Iterator[Problem]:
-    found = _top(document, "labels")
-    if isinstance(found, dict):
-        yield from check_labels(found, context.catalog)
+    for found in context.outside_spec(document, "labels"):
+        if isinstance(found, dict):
+            yield from check_labels(found, context.catalog)
 
 
 RULES = (

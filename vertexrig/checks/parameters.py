@@ -19,7 +19,7 @@ _SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalVal
 
 def present(document: Document, context: Context) -> Iterator[Problem]:
     study = document.study
-    if study is not None and not study.get("parameters") and not document.refused("studySpec.parameters"):
+    if study is not None and not study.get("parameters") and not document.refused_in("studySpec.parameters"):
         yield Problem("studySpec.parameters", "the study has no parameters to tune", "list at least one parameter")
 
 
@@ -27,7 +27,7 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
-            if parameter.data and not document.refused(path):
+            if parameter.data and not document.refused_in(path):
                 yield Problem(path, "the parameter has no parameterId", "name it as the trainer's argument is named")
         elif any(char.isspace() for char in parameter.id):
             fix = "write " + "_".join(parameter.id.split()) if parameter.id.strip() else ""
@@ -51,14 +51,14 @@ def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
-        if not parameter.kind and parameter.data and not document.refused(parameter.path):
+        if not parameter.kind and parameter.data and not document.refused_in(parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
             yield Problem(parameter.path, message, "add the one that fits")
 
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
-        if parameter.kind not in {"DOUBLE", "INTEGER"} or document.refused(parameter.spec_path):
+        if parameter.kind not in {"DOUBLE", "INTEGER"} or document.refused_in(parameter.spec_path):
             continue
         low, high = parameter.bounds
         missing = [name for name, value in (("minValue", low), ("maxValue", high)) if value is None]
@@ -86,7 +86,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         # A range of one value is an error of its bounds.
         single = parameter.kind in {"DISCRETE", "CATEGORICAL"} and parameter.domain and parameter.domain.count == 1
-        if single and not document.refused(parameter.spec_path):
+        if single and not document.refused_in(parameter.spec_path):
             # In a grid, one value is how a parameter is kept constant.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
@@ -96,7 +96,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
-        if parameter.kind != "DISCRETE" or document.refused(parameter.spec_path):
+        if parameter.kind != "DISCRETE" or document.refused_in(parameter.spec_path):
             continue
         values = parameter.values
         if not values:
@@ -136,7 +136,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
-        if parameter.kind != "CATEGORICAL" or document.refused(parameter.spec_path):
+        if parameter.kind != "CATEGORICAL" or document.refused_in(parameter.spec_path):
             continue
         if not parameter.values:
             yield Problem(path, f"{parameter.name} lists no values", "list the values to try", Severity.ERROR)
@@ -180,7 +180,7 @@ def scale_set(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale:
             continue
-        if document.refused(f"{parameter.path}.scaleType"):
+        if document.refused_in(f"{parameter.path}.scaleType"):
             continue
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
@@ -209,7 +209,7 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     except ConfigError:
         points = None
     # what makes a grid uncountable is another rule's finding
-    if points is None or points == most or document.refused("studySpec.parameters"):
+    if points is None or points == most or document.refused_in("studySpec.parameters"):
         return
     # a longer number is not readable
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
@@ -238,13 +238,13 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
     for child in document.parameters:
         condition, parent = child.condition, child.parent
-        if condition is None or parent is None or parent.kind == "DOUBLE" or document.refused(condition.path):
+        if condition is None or parent is None or parent.kind == "DOUBLE" or document.refused_in(condition.path):
             continue
         if not condition.values:
             what = f"{condition.field} lists no values" if condition.field else "there is no condition"
             fix = f"write {CONDITION_OF.get(parent.kind or 'CATEGORICAL')}: {{values: [...]}}"
             yield Problem(condition.path, f"{what}: {child.name} would never be active", fix)
-        elif condition.kind == parent.kind and not document.refused(parent.spec_path):
+        elif condition.kind == parent.kind and not document.refused_in(parent.spec_path):
             for index, value in enumerate(condition.values):
                 if parent.domain is not None and not parent.domain.holds(value):
                     path = f"{condition.path}.{condition.field}.values[{index}]"
@@ -263,7 +263,7 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     for child in document.parameters:
-        if child.condition is not None and not child.data and not document.refused(child.condition.path):
+        if child.condition is not None and not child.data and not document.refused_in(child.condition.path):
             text = "the condition has no parameterSpec"
             yield Problem(child.condition.path, text, "add the parameter it makes active")
 

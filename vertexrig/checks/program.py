@@ -69,18 +69,18 @@ def _takes_next(word: str, trainer: TrainerSource | None) -> bool:
 
 def _in_shell(pool: Pool) -> bool:
     """Whether the args are words for a shell."""
-    return bool(pool.line) and is_shell(pool.line[0])
+    return bool(pool.words) and is_shell(pool.words[0])
 
 
 def _of_script(pool: Pool) -> bool:
     """Whether the args are words for a shell script, which may evaluate them."""
-    return bool(pool.line) and pool.line[0].endswith(".sh")
+    return bool(pool.words) and pool.words[0].endswith(".sh")
 
 
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
-        if pool.python_package is not None and not pool.module and not document.reported(path):
+        if pool.python_package is not None and not pool.module and not document.refused_at(path):
             yield Problem(path, "pythonModule is required: python -m runs it", "write pythonModule: trainer.task")
 
 
@@ -135,7 +135,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
             continue
         found = _GLUED.fullmatch(arg)
         # a short flag's value may follow it in one word: `-n 5`
-        if found and not (trainer is not None and pool in ours and trainer.cluster(arg)):
+        if found and not (trainer is not None and pool in ours and trainer.short_flags(arg)):
             text = f"{quoted(arg)} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
             value_of = flag if _takes_next(flag, trainer) else ""
@@ -209,7 +209,7 @@ def command_alone(document: Document, context: Context) -> Iterator[Problem]:
 def env_name(document: Document, context: Context) -> Iterator[Problem]:
     form = re.compile(context.catalog.limits.text("env.name_pattern"))
     for _, path, name in _variables(document):
-        if not form.fullmatch(name) and (name or not document.reported(path)):
+        if not form.fullmatch(name) and (name or not document.refused_at(path)):
             text = f"{quoted(name)} is not a name for a variable: letters, digits and _, no digit first"
             yield Problem(path, text if name else "a variable has no name")
 
@@ -230,7 +230,7 @@ def env_value(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for at, variable in pool.items("env"):
             path, value = f"{at}.value", str(variable.get("value") or "")
-            if not document.reported(path) and not re.sub(_EMPTY_DEFAULT, "", value):
+            if not document.refused_at(path) and not re.sub(_EMPTY_DEFAULT, "", value):
                 by_default = ", where its placeholder is not set" if value else ""
                 text = f"{variable.get('name') or 'a variable'} has no value{by_default}, and Vertex AI requires one"
                 severity = Severity.WARNING if value else None
@@ -307,7 +307,7 @@ def _shell_command(pool: Pool, value: str) -> str:
     A value with more words is a script or prose, and a program that evaluates its variables may run it.
     """
     found = _BACKTICKS.fullmatch(value.strip()) or _SHELL_TEXT.search(value)
-    if found is None or any("eval" in word for word in pool.line):
+    if found is None or any("eval" in word for word in pool.words):
         return ""
     rest = value.replace(found[0], "", 1).strip()
     return "" if re.search(r"\s", rest) else found[0]

@@ -71,9 +71,9 @@ def _processes(pools: Sequence[Pool]) -> tuple[int, str]:
 
 
 def _launched(pool: Pool) -> int:
-    if not started_program.launched(pool.line):
+    if not started_program.launched(pool.words):
         return 1
-    return processes_asked(pool.line) or max(pool.accelerator_count, 1)
+    return processes_asked(pool.words) or max(pool.accelerator_count, 1)
 
 
 @_plain
@@ -128,7 +128,7 @@ def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]
     if not gpus or use.starts_several:
         return
     for pool in pools:
-        if pool.accelerator_count > 1 and not started_program.launched(pool.line):
+        if pool.accelerator_count > 1 and not started_program.launched(pool.words):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
             message = (
                 f"{pool.accelerator_count} GPUs, and the trainer is one process on one of them: {idle} would be idle"

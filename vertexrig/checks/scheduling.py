@@ -20,7 +20,7 @@ def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     pools = document.running
     if document.kind != "CustomJobSpec" or not pools:
         return  # trial-timeout covers studies
-    if "timeout" in job_part(document, "scheduling") or document.reported(path):
+    if "timeout" in job_part(document, "scheduling") or document.refused_at(path):
         return
     hours = context.catalog.limits.integer("scheduling.default_timeout_s") // 3600
     # a negative count is another rule's finding, and must not shorten the sum

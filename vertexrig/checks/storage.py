@@ -70,7 +70,7 @@ def output_uri(document: Document, context: Context) -> Iterator[Problem]:
         text, meant = uri_problem(uri)
         if text:
             yield Problem(path, text, edits=write(meant))
-    elif "baseOutputDirectory" in document.job and not document.reported(path):
+    elif "baseOutputDirectory" in document.job and not document.refused_at(path):
         yield Problem(path, "baseOutputDirectory has no outputUriPrefix", "write outputUriPrefix: gs://BUCKET/PATH")
 
 
@@ -79,7 +79,7 @@ _OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
 
 def output_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory"
-    if "baseOutputDirectory" in document.job or not document.running or document.reported(path):
+    if "baseOutputDirectory" in document.job or not document.running or document.refused_at(path):
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
         return  # model-dir-unset reports it
@@ -90,7 +90,7 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
 def package_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.packageUris"
-        if pool.python_package is not None and not pool.package_uris and not document.reported(path):
+        if pool.python_package is not None and not pool.package_uris and not document.refused_at(path):
             text = "packageUris is required: without a package there is no module to run"
             yield Problem(path, text, "write packageUris with the gs:// URI of the trainer's sdist")
 
@@ -176,7 +176,7 @@ _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
 
 def _texts(pool: Pool) -> list[str]:
     """Return the words of a pool's command, its arguments and the values of its variables."""
-    return [*pool.line, *(str(one.get("value", "")) for one in pool.env)]
+    return [*pool.words, *(str(one.get("value", "")) for one in pool.env)]
 
 
 def _mounted(pool: Pool) -> list[str]:

@@ -40,7 +40,7 @@ def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
-    if document.study is not None and not _metrics(document) and not document.refused("studySpec.metrics"):
+    if document.study is not None and not _metrics(document) and not document.refused_in("studySpec.metrics"):
         fix, key_fix = (
             f"write metrics: {words}, with the tag the trainer reports"
             for words in ("[{metricId: accuracy, goal: MAXIMIZE}]", "{accuracy: MAXIMIZE}")
@@ -52,7 +52,7 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for path, metric in _metrics(document):
         name, path = str(metric.get("metricId", "")), f"{path}.metricId"
-        if not name and not document.refused(path):
+        if not name and not document.refused_in(path):
             yield Problem(path, "the metric has no metricId", "write the tag the trainer reports")
         elif any(char.isspace() for char in name):
             fix = "write " + "_".join(name.split()) if name.strip() else ""
@@ -66,7 +66,7 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
 def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
     for path, metric in _metrics(document):
         path = f"{path}.goal"
-        if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not document.refused(path):
+        if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not document.refused_in(path):
             message = f"metric {str(metric.get('metricId', ''))!r} has no goal (unspecified means MAXIMIZE)"
             yield Problem(path, message, "write MAXIMIZE or MINIMIZE")
 
@@ -111,7 +111,7 @@ def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
-    if document.study is None or document.refused(name):
+    if document.study is None or document.refused_in(name):
         return
     count = document.data.get(name)
     if count is None:
@@ -168,7 +168,7 @@ def _negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Probl
 
 
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    unset = document.data.get("maxFailedTrialCount", 0) == 0 and not document.refused("maxFailedTrialCount")
+    unset = document.data.get("maxFailedTrialCount", 0) == 0 and not document.refused_in("maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = "maxFailedTrialCount is not set: if the first trial fails, the whole study ends; for a later failure, Vertex AI decides"
         yield Problem("maxFailedTrialCount", message, "write how many failed trials end the study")
@@ -176,7 +176,7 @@ def first_failure(document: Document, context: Context) -> Iterator[Problem]:
 
 def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
     path = "trialJobSpec.scheduling"
-    if document.study is None or document.job.get("scheduling", {}).get("timeout") or document.refused(path):
+    if document.study is None or document.job.get("scheduling", {}).get("timeout") or document.refused_in(path):
         return
     most = document.data.get("maxTrialCount")
     times = f", {most:,} times" if most and most > 1 else ""
@@ -215,7 +215,7 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
 def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig")
-    if config is None or document.refused(path):
+    if config is None or document.refused_in(path):
         return
     yield from _negative(config, f"{path}.", "minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress")
     least, most = config.get("minNumTrials", 0), config.get("maxNumTrials")
@@ -262,7 +262,7 @@ def measurement_selection(document: Document, context: Context) -> Iterator[Prob
     study = document.study or {}
     path = "studySpec.measurementSelectionType"
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
-    if unset and any(name in study for name in _STOPPING_SPECS) and not document.refused(path):
+    if unset and any(name in study for name in _STOPPING_SPECS) and not document.refused_in(path):
         # The API's default is LAST_MEASUREMENT.
         message = "measurementSelectionType is not set: the last measurement counts, even if an earlier one was better"
         fix = "write BEST_MEASUREMENT if the trainer keeps its best epoch, else LAST_MEASUREMENT"

@@ -29,7 +29,7 @@ def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
 def topology_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool, _, row in _tpus(document, context):
         path = machine_path(pool, "tpuTopology")
-        if row is not None and row.tpu_topologies and not pool.tpu_topology and not document.reported(path):
+        if row is not None and row.tpu_topologies and not pool.tpu_topology and not document.refused_at(path):
             choices = ", ".join(row.tpu_topologies)
             edits = write(next(iter(row.tpu_topologies)), path)
             yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", edits=edits)

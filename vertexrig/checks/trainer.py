@@ -482,7 +482,7 @@ def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Poo
     yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
 
 
-_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+_E, _W = Severity.ERROR, Severity.WARNING
 
 RULES: tuple[Rule, ...] = (
     Rule("trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from vertexrig.checks import strategy
 from vertexrig.checks._arguments import Passed, passed, trainer_pools
@@ -11,9 +10,6 @@ from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.trainer_source.trainer_model import PathOrigin, PathUse, Save, TrainerSource
-
-if TYPE_CHECKING:
-    from vertexrig.package.imports import Fit
 
 _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
 _RUN = "Python 3.11, NumPy 2.4.6, PyTorch 2.13.0 and pandas 3.1.1 on a gs:// path, run 2026-11-22"
@@ -146,16 +142,15 @@ def _problem(use: PathUse, path: str, given: str) -> Problem:
     return Problem(path, message, f"read {mounted}, or open it with tf.io.gfile, google-cloud-storage or fsspec")
 
 
-def check_requirements(fit: Fit, path: str) -> list[Problem]:
-    """Return what a build refuses and leaves out of a trainer's requirements (rule `requirements`)."""
-    found = [Problem(path, f"the package would be refused: {one}") for one in fit.refusals]
-    fix = "remove the line, or write image: build to run the version that it names"
-    return found + [Problem(path, one, fix, Severity.WARNING) for one in fit.left_out]
-
-
 def requirements_fit(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield nothing: the rule needs the trainer's folder, so `Workspace` adds its findings (`check_requirements`)."""
-    return iter(())
+    """Yield what a build refuses and leaves out of the trainer's requirements."""
+    fix = "remove the line, or write image: build to run the version that it names"
+    problems: dict[str, Problem] = {}  # by message: the same for two images is said once
+    for path, fit in context.fits():
+        found = [Problem(path, f"the package would be refused: {one}") for one in fit.refusals]
+        found += [Problem(path, one, fix, Severity.WARNING) for one in fit.left_out]
+        problems = {one.message: one for one in found} | problems
+    yield from problems.values()
 
 
 RULES: tuple[Rule, ...] = (

@@ -158,45 +158,41 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
     words = list(sys.argv[1:] if args is None else args)
     verb = next((word for word in words if not word.startswith("-")), "")
     with variables.recording(results=verb in output.MASKED_VERBS):
-        return _run(words, command or vertexrig, name)
-
-
-def _run(words: list[str], command: click.Command, name: str) -> int:
-    streams.prepare()
-    set_wait_printer(streams.note)
-    # where there is no metadata server, google-auth looks for one three times, which takes 11 s in all
-    os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
-    document = output.CommandOutput(wanted=output.wants_json(words))
-    failure: Failure | None = None
-    code = 0
-    try:
-        # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
-        # tool.
-        returned = command.main(args=words, prog_name=name, standalone_mode=False, obj=document)
-        code = returned if isinstance(returned, int) else 0  # click catches an Exit and returns its code
-        sys.stdout.flush()
-    # This "error" is the help text of a group without a verb: it has no "error:" before it and no JSON document.
-    except click.exceptions.NoArgsIsHelpError as wanting:
-        return _print_error(wanting.format_message(), UsageError.exit_code)
-    except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
-        streams.drop_broken()
-        code = gone.code if isinstance(gone, SystemExit) and isinstance(gone.code, int) else 0
-    except BaseException as error:
-        failure = failure_of(error)
-        if failure is None:
-            raise
-    finally:
-        set_wait_printer(None)
-    if document.wanted:
+        streams.prepare()
+        set_wait_printer(streams.note)
+        # where there is no metadata server, google-auth looks for one three times, which takes 11 s in all
+        os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
+        document = output.CommandOutput(wanted=output.wants_json(words))
+        failure: Failure | None = None
+        code = 0
         try:
-            document.send(failure)
-        except UsageError as error:  # stdout takes no more
-            failure = failure or failure_of(error)
-    if failure is None:
-        return code
-    if not failure.message:  # the result shows it already
-        return failure.exit_code
-    return _print_error(failure.text(color=streams.wants_color(sys.stderr, os.environ)), failure.exit_code)
+            # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
+            # tool.
+            returned = (command or vertexrig).main(args=words, prog_name=name, standalone_mode=False, obj=document)
+            code = returned if isinstance(returned, int) else 0  # click catches an Exit and returns its code
+            sys.stdout.flush()
+        # This "error" is the help text of a group without a verb: it has no "error:" before it and no JSON document.
+        except click.exceptions.NoArgsIsHelpError as wanting:
+            return _print_error(wanting.format_message(), UsageError.exit_code)
+        except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
+            streams.drop_broken()
+            code = gone.code if isinstance(gone, SystemExit) and isinstance(gone.code, int) else 0
+        except BaseException as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+        finally:
+            set_wait_printer(None)
+        if document.wanted:
+            try:
+                document.send(failure)
+            except UsageError as error:  # stdout takes no more
+                failure = failure or failure_of(error)
+        if failure is None:
+            return code
+        if not failure.message:  # the result shows it already
+            return failure.exit_code
+        return _print_error(failure.text(color=streams.wants_color(sys.stderr, os.environ)), failure.exit_code)
 
 
 def _print_error(message: str, code: int) -> int:

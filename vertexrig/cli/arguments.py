@@ -84,7 +84,7 @@ _USUAL = {
     "config": "name a job of the project file. `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` turns it into entries",
     "f": "write --file for the project file",
 }
-_OF_VERBS = ("--file", "--set", "--format", "--templates", "--info", "--local")
+_OF_VERBS = ("--file", "--set", "--format", "--info", "--local")
 # options of gcloud that have another name in the project file
 _GCLOUD = {
     "kms_key": "kms_key_name",

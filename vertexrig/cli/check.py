@@ -122,7 +122,7 @@ class _Report:
             piece = ""
         elif self.is_text:
             color = streams.wants_color(sys.stdout, os.environ)
-            width, sources = show.width(sys.stdout), {one.file: one.text}
+            width, sources = show.source_width(sys.stdout), {one.file: one.text}
             blocks = formats.blocks(one.found, sources, color=color, info=self.given.info, width=width)
             piece = "\n\n".join(blocks)
         else:
@@ -198,7 +198,9 @@ class _Report:
             output.say(("" if self.pieces else self.report.start) + self.report.end, nl=False)
         if self.given.write_baseline and self.baseline is not None:
             loaded = self.checker.workspace.loaded
-            below = None if self.given.baseline or ("check", "baseline") in loaded.override_of else loaded.folder
+            below = (
+                None if self.given.baseline or ("check", "baseline") in loaded.origins.override_of else loaded.folder
+            )
             files.write_text(self.baseline, choice.baseline_text(self.keys), below=below)
             streams.note(f"wrote {sum(self.keys.values())} findings to {self.baseline}")
             if not mistakes:

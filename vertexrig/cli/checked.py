@@ -186,7 +186,6 @@ class Checker:
         given = self.given
         return Workspace(
             loaded,
-            templates=self.project.templates,
             region=given.region,
             trainer=given.trainer,
             program=next_commands.program(),

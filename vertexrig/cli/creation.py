@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from vertexrig.checks.cluster import refused_by_gcloud
+from vertexrig.project.model import Project
+from vertexrig.render.resolve import View
 from vertexrig.workspace import Prepared
 
 
@@ -27,8 +30,10 @@ def commands(written: Sequence[tuple[Prepared, Path]]) -> list[str]:
             # Packages that the user names by URI are there already: only those made here are uploaded.
             packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
             images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}
-            lines += [workspace.command_line("image", name, "--push", literal=True)] if images - uploaded else []
-            lines += [workspace.command_line("package", name, "--upload", literal=True)] if packages - uploaded else []
+            lines += [workspace.command_line("image", name, "--push", for_paste=True)] if images - uploaded else []
+            lines += (
+                [workspace.command_line("package", name, "--upload", for_paste=True)] if packages - uploaded else []
+            )
             uploaded |= images | packages
         lines.append(create_command(one, path))
     return lines
@@ -38,5 +43,20 @@ def create_command(one: Prepared, path: Path) -> str:
     """Return the command that creates a rendered job, once its package and image are uploaded."""
     # The API creates a job that gcloud refuses. The findings do not tell: the project file may silence the rule.
     if refused_by_gcloud(one.document):
-        return one.workspace.command_line("submit", one.view.name, literal=True)
-    return one.rendered.shell_command(path)
+        return one.workspace.command_line("submit", one.view.name, for_paste=True)
+    return gcloud_command(one.workspace.loaded.project, one.view, path)
+
+
+def gcloud_command(project: Project, view: View, file: str | Path) -> str:
+    """Return the gcloud command, as a line for a POSIX shell, that creates a job from the YAML written to `file`.
+
+    What the API puts outside the spec (display name, labels, KMS key) is in its flags.
+    """
+    group = "custom-jobs" if view.sweep is None else "hp-tuning-jobs"
+    words = ["gcloud", "ai", group, "create", f"--project={project.project}", f"--region={project.region}"]
+    words += [f"--display-name={view.display_name}", f"--config={file}"]
+    if view.labels:
+        words.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(view.labels.items())))
+    if view.kms_key_name:
+        words.append(f"--kms-key={view.kms_key_name}")
+    return shlex.join(words)

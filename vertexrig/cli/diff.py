@@ -18,7 +18,7 @@ from vertexrig.explain import change
 from vertexrig.explain.change import Change
 from vertexrig.finding import Severity
 from vertexrig.project import config
-from vertexrig.project.config import Loaded
+from vertexrig.project.config import Loaded, ProjectOrigins
 from vertexrig.project.model import Project
 from vertexrig.text import clean, code, fenced, markdown, markup, shown
 from vertexrig.workspace import Workspace, emulator
@@ -60,7 +60,7 @@ def command(
             (
                 one.name,
                 _end(before, one.name, rehearse_set) if one.before else None,
-                _end(workspace, one.name, rehearse_set, project.templates),
+                _end(workspace, one.name, rehearse_set),
             )
             for one in changed
             if one.name in rehearse and one.after is not None
@@ -90,7 +90,7 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
     try:
         here = revision.write(workspace.loaded.folder, rev, folder)
         file, mistakes = here / workspace.loaded.file.name, list[ConfigError]()
-        loaded = Loaded(Project(project="", region=""), file, {})
+        loaded = Loaded(Project(project="", region=""), file, ProjectOrigins(str(file)))
         if file.is_file():
             text = file.read_text(encoding="utf-8")
             loaded = targets.project(text, str(file), project.overrides, mistakes) or loaded
@@ -101,16 +101,14 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: Path | None = None) -> Rehearsal | None:
+def _end(workspace: Workspace, name: str, overrides: Sequence[str]) -> Rehearsal | None:
     """Return how a rehearsal ended; None if it could not start."""
     extras.need("optuna", "requests")
     file = workspace.loaded.file
     try:
         loaded = workspace.loaded
         loaded = config.load(file, overrides=[*loaded.overrides, *overrides], target=name, env=loaded.env)
-        return emulator.load("diff --rehearse").rehearse(
-            Workspace(loaded, templates=templates, program=next_commands.program()), name
-        )
+        return emulator.load("diff --rehearse").rehearse(Workspace(loaded, program=next_commands.program()), name)
     except VertexrigError as error:
         streams.note(f"{name}: {error}")
         return None

@@ -154,7 +154,7 @@ def format_option(*names: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class ProjectOptions:
-    """The project that a command line names: its file, the overrides of its keys, and its templates."""
+    """The project that a command line names: its file, and the overrides of its keys."""
 
     # adds `--env`, too; `config.load` reads its value from `environments.chosen_env`
     file: Path | None = shared(file_option)
@@ -166,11 +166,6 @@ class ProjectOptions:
         "KEY- removes a key. args.NAME without =VALUE sets a flag without a value.",
         shell_complete=complete_keys,
     )
-    templates: Path | None = option(
-        "--templates",
-        type=click.Path(path_type=Path),
-        help="Folder of templates; each replaces the built-in template of the same name.",
-    )
 
     def workspace(self, target: str | None = None) -> Workspace:
         """Return the workspace of the project.
@@ -179,7 +174,7 @@ class ProjectOptions:
             target: The one job or sweep that the command names: `--set KEY=VALUE` may leave its path out. None if it names several.
         """
         loaded = config.load(self.file, overrides=self.overrides, target=target)
-        return Workspace(loaded, templates=self.templates, program=next_commands.program())
+        return Workspace(loaded, program=next_commands.program())
 
 
 @dataclass(frozen=True)

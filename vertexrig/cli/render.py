@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +16,8 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
+from vertexrig.finding import Finding, Severity
 from vertexrig.project import run_ids
-from vertexrig.yamltext import RawPath
 
 if TYPE_CHECKING:
     from vertexrig.workspace import Prepared, Workspace
@@ -35,6 +32,7 @@ STDOUT = Path("-")
 @click.option(
     "--output",
     "-o",
+    "output_file",
     type=click.Path(path_type=Path),
     help="File to write; by default build/jobs/NAME.yaml, or build/jobs/ENV/NAME.yaml. - is stdout.",
 )
@@ -52,7 +50,7 @@ def command(
     names: tuple[str, ...],
     project: options.ProjectOptions,
     info: bool,
-    output: Path | None,
+    output_file: Path | None,
     run_id: str,
     check: bool,
     format_: str,
@@ -68,12 +66,12 @@ def command(
     If the job has candidates, their YAML is written to NAME.2.yaml, NAME.3.yaml and so on, and their commands go to stderr.
     With --output only the job itself is written.
     """
-    if output is not None and len(names) > 1:
+    if output_file is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run_id = run_ids.new_run_id() if run_id == "new" else run_id
     prepared = [one for name in names for one in workspace.prepare_candidates(name, check=check)]
-    if output is not None:  # one file: without the candidates
+    if output_file is not None:  # one file: without the candidates
         prepared = prepared[:1]
     if run_id:
         for one in prepared:
@@ -82,7 +80,7 @@ def command(
     ready: list[tuple[Prepared, Path]] = []  # each job without an error, and the file its YAML was written to
     rows = []
     for one in prepared:
-        path = None if output == STDOUT else _write(one, output)
+        path = None if output_file == STDOUT else _write(one, output_file)
         if path is None and format_ == "text":  # as JSON, the row has the YAML
             say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
@@ -93,8 +91,8 @@ def command(
         show.findings(found, texts=workspace.loaded.texts, info=info)
     else:
         streams.note("not checked")
-    options_given = [*(["--output", output] if output is not None else []), *(["--run", run_id] if run_id else [])]
-    _note_availability(workspace, prepared, [*names, *options_given])
+    if not info:
+        _note_availability(prepared, names)
     commands = creation.commands([pair for pair in ready if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": commands, "checked": check, "findings": formats.rows(found)}
     result(format_, data, "\n".join(commands))
@@ -104,10 +102,10 @@ def command(
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
 
 
-def _write(one: Prepared, output: Path | None) -> Path:
-    """Write the YAML to `output`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
-    path = output or one.file
-    write_text(path, one.rendered.text, below=None if output else one.workspace.loaded.folder)
+def _write(one: Prepared, output_file: Path | None) -> Path:
+    """Write the YAML to `output_file`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
+    path = output_file or one.file
+    write_text(path, one.rendered.text, below=None if output_file else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
     folder = one.document.output_folder
     shared = one.view.takes_run_id and not one.view.run_id
@@ -141,63 +139,26 @@ def _note_candidates(ready: Sequence[tuple[Prepared, Path]]) -> None:
         previous[name] = one.candidate
 
 
-def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], words: Sequence[object]) -> None:
+def _note_availability(prepared: Sequence[Prepared], names: Sequence[str]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
-    A finding says the same. If there is no newer image, its severity is info, and without --info the user would not see it.
-
-    Args:
-        words: The names and options of this `render`, for the command that renders again.
+    These are findings of severity info, which the user does not see without --info.
     """
-    today = date.today().isoformat()
-    past: dict[str, str] = {}  # date by the image's name, which has one row in the catalog for each part of the world
-    keys: dict[RawPath, None] = {}  # keys of the project file that give these images, each once
-    for one in prepared:
-        if AVAILABILITY in workspace.silenced(one.view.name):
-            continue
-        for pool in filter(None, one.view.pools.values()):
-            row = workspace.catalog.image(pool.image_uri)
-            if row is not None and row.end_of_availability <= today:
-                past[row.name] = row.end_of_availability
-                keys[pool.keys.get(("image_uri",), ("trainer", "image"))] = None
-    if not past:
-        return
-    switch = " and ".join(_switches(workspace, words, list(keys)))
-    what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
-    dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
-    streams.note(
-        f"{what} {', '.join(past)} passed {whose} {dates}; Vertex AI may refuse {them}. "
-        f"To build your own image instead: {switch}"
-    )
+    past = {
+        finding.message: (one.workspace, finding)
+        for one in prepared
+        for finding in one.findings
+        if finding.id == AVAILABILITY and finding.severity is Severity.INFO
+    }
+    for workspace, finding in past.values():
+        streams.note(f"{finding.message}. To build your own image instead: {_switch(workspace, finding, names)}")
 
 
-def _switches(workspace: Workspace, words: Sequence[object], keys: list[RawPath]) -> Iterator[str]:
-    """Yield what the user has to change so that vertexrig builds the images.
-
-    Args:
-        words: The names and options of this `render`.
-        keys: The keys of the project file that give the images now.
-    """
-    loaded = workspace.loaded
-    in_file: dict[RawPath, str] = {}  # text of the file's line by key, without the keys that an override gives
-    for key in keys:
-        origin = loaded.origin(key)  # the text of an override, or a line number
-        if isinstance(origin, str):
-            changed = re.sub(r"(container\.)?image_uri$", "image", origin.partition("=")[0])
-            yield f"replace `--set {shlex.quote(origin)}` by `--set {changed}=build`"
-        else:
-            in_file[key] = loaded.text.splitlines()[origin - 1] if origin else ""
-    # the line of trainer.image, if no other key of the file gives an image
-    trainer_line = in_file.get(("trainer", "image")) if len(in_file) == 1 else None
-    if trainer_line is not None and "${IMAGE:-" in trainer_line:
-        # VERTEXRIG_TYPED: the command that a Makefile was called with
-        typed = os.environ.get("VERTEXRIG_TYPED")
-        again = (
-            f"IMAGE=build {typed}" if typed else workspace.command_line("render", *words, environ={"IMAGE": "build"})
-        )
-        yield f"`{again}`"
-    elif trainer_line is not None:
-        yield f"write `image: build` in {loaded.file}"
-    elif in_file:  # IMAGE sets trainer.image only; an image that a job names must be changed in the file
-        own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in in_file)
-        yield f"write `image: build` in place of {own} in {loaded.file}"
+def _switch(workspace: Workspace, finding: Finding, names: Sequence[str]) -> str:
+    """Return what the user changes to build an image in place of the one that a finding is about."""
+    if finding.given:
+        return f"change `--set {shlex.quote(finding.given)}` to `image: build`"
+    lines = workspace.loaded.text.splitlines()
+    if finding.line and "${IMAGE:-" in lines[finding.line - 1]:
+        return f"`{workspace.command_line('render', *names, environ={'IMAGE': 'build'})}`"
+    return f"write `image: build` in {workspace.loaded.file}"

@@ -15,12 +15,12 @@ from vertexrig.finding import Finding
 def findings(found: Sequence[Finding], *, texts: Mapping[str, str], info: bool) -> None:
     """Print findings as text on stderr; those of severity info only if asked for."""
     color = streams.wants_color(sys.stderr, os.environ)
-    text = formats.text(found, texts, color=color, info=info, width=width(sys.stderr))
+    text = formats.text(found, texts, color=color, info=info, width=source_width(sys.stderr))
     streams.tell(text, nl=False)
 
 
-def width(stream: TextIO) -> int:
+def source_width(stream: TextIO) -> int:
     """Return how many characters of a line of source to show on a terminal, in a file or in a pipe."""
-    columns = streams.width(stream)
+    columns = streams.columns(stream)
     # 8 columns are not the line itself: its number, a bar, and an ellipsis if it is cut
     return formats.WIDTH if columns is None else max(20, columns - 8)

@@ -112,6 +112,6 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
     return environment.get("TERM") != "dumb" and stream.isatty()
 
 
-def width(stream: TextIO) -> int | None:
+def columns(stream: TextIO) -> int | None:
     """Return the columns of the terminal behind `stream`; None for a file or a pipe."""
     return shutil.get_terminal_size().columns if stream.isatty() else None

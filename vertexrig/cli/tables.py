@@ -21,7 +21,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """
     cells = [[clean(str(variables.shown_result(shown(cell)))).strip() for cell in row] for row in rows]
     names = list(headings)
-    width = streams.width(sys.stdout)
+    width = streams.columns(sys.stdout)
     # Below that rich would fold the headings themselves, one letter to a line.
     if width is not None and cells and width < sum(len(name) + _GAP for name in names):
         return _blocks(names, cells)

@@ -69,7 +69,9 @@ def sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text:
             raise
         file = Path(error.file)
         loaded, found = (
-            config.Loaded(Project(project="", region=""), file, {}, text=files.read_text(file)),
+            config.Loaded(
+                Project(project="", region=""), file, config.ProjectOrigins(str(file)), text=files.read_text(file)
+            ),
             error.errors,
         )
     mistakes += found
@@ -104,5 +106,5 @@ def workspace(
             raise
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)
-        loaded = config.Loaded(Project(project="", region=""), Path(), {})
-    return Workspace(loaded, templates=given.templates, region=region, trainer=trainer, program=next_commands.program())
+        loaded = config.Loaded(Project(project="", region=""), Path())
+    return Workspace(loaded, region=region, trainer=trainer, program=next_commands.program())

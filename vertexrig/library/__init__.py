@@ -94,7 +94,7 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
         project: The project file whose region, catalog and trainer are used to check it, and whose `check:` selects what is
             reported; none by default, and for a project file itself.
     """
-    loaded = config.load(Path(project)) if project else config.Loaded(Project(project="", region=""), Path(), {})
+    loaded = config.load(Path(project)) if project else config.Loaded(Project(project="", region=""), Path())
     if isinstance(job, Mapping):
         text, file = yamltext.scalar(job), ""
     else:

@@ -121,7 +121,7 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
         else [],
         files,
     )
-    rewritten = generated(layout, needs, sources.minor, notes)
+    rewritten = generated(layout, needs, sources.image_tf, notes)
     names = tuple(sorted({**files, **{name: content / name for name in rewritten}}.items()))
     return replace(
         sources,

@@ -58,7 +58,7 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
 
 
-def image_minor(tf_version: str | None) -> tuple[int, int] | None:
+def version_of_image(tf_version: str | None) -> tuple[int, int] | None:
     """Major and minor version of an image's TensorFlow, from `2.17` or `2.17.1`."""
     if tf_version is None:
         return None
@@ -68,10 +68,10 @@ def image_minor(tf_version: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+def rewrite(relative: str, data: bytes, image_tf: tuple[int, int] | None, notes: Notes) -> bytes:
     """Note the requirements of a setup.py, setup.cfg or requirements file; return it with tf-keras pinned to the image's TensorFlow."""
     if relative == "setup.py":
-        return _rewrite_setup(data, minor, notes)
+        return _rewrite_setup(data, image_tf, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
     lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
     inside = relative != "setup.cfg"
@@ -82,7 +82,7 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
             continue
         # options of pip are left as they are, but for -e, which names a requirement
         if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
-            lines[index] = adjusted(body, relative, index + 1, minor, notes) + line[len(body) :]
+            lines[index] = adjusted(body, relative, index + 1, image_tf, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
@@ -94,7 +94,7 @@ def setup_tree(data: bytes) -> ast.Module:
     return tree
 
 
-def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+def _rewrite_setup(data: bytes, image_tf: tuple[int, int] | None, notes: Notes) -> bytes:
     tree = setup_tree(data)
     others: set[int] = set()
     for node in ast.walk(tree):
@@ -109,32 +109,32 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
     # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
     for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
         text = str(item.value)
-        new = adjusted(text, "setup.py", item.lineno, minor, notes)
+        new = adjusted(text, "setup.py", item.lineno, image_tf, notes)
         if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
             line = lines[item.lineno - 1]
             lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
     return b"".join(lines)
 
 
-def adjusted(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+def adjusted(text: str, file: str, line: int, image_tf: tuple[int, int] | None, notes: Notes) -> str:
     """Note one requirement; return it with tf-keras pinned to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
-        return _from_url(text, file, line, minor, notes)
+        return _from_url(text, file, line, image_tf, notes)
     name, pin = normalise(match["name"]), (match["pin"] or "").strip()
     notes.requirements.append(Requirement(name, pin, file, line))
     place = f"{file}:{line}"
     if re.fullmatch(_BROUGHT, name):
-        _judge_pin(name, pin, place, minor, notes)
-    if name != "tf-keras" or minor is None:
+        _judge_pin(name, pin, place, image_tf, notes)
+    if name != "tf-keras" or image_tf is None:
         return text
-    if minor < FIRST_TF_KERAS:
+    if image_tf < FIRST_TF_KERAS:
         notes.refusals.append(
-            f"{place}: tf-keras has no release for TensorFlow {minor[0]}.{minor[1]}. "
+            f"{place}: tf-keras has no release for TensorFlow {image_tf[0]}.{image_tf[1]}. "
             "Leave it out: before 2.16, tf.keras is Keras 2 itself"
         )
         return text
-    release = f"{minor[0]}.{minor[1]}"
+    release = f"{image_tf[0]}.{image_tf[1]}"
     # already pinned to this minor version, maybe to one patch of it
     if re.fullmatch(rf"(==|~=)\s*{re.escape(release)}\.\d+(\.\*)?|==\s*{re.escape(release)}\.\*", pin):
         return text
@@ -146,14 +146,14 @@ def adjusted(text: str, file: str, line: int, minor: tuple[int, int] | None, not
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
 
 
-def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+def _from_url(text: str, file: str, line: int, image_tf: tuple[int, int] | None, notes: Notes) -> str:
     """Note a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
     named, bare = re.fullmatch(_NAMED_URL, text), re.fullmatch(_URL, text)
     if named is not None:
         name = normalise(named["name"])
         notes.requirements.append(Requirement(name, f"@ {named['url']}", file, line))
         if re.fullmatch(_BROUGHT, name):
-            _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", minor, notes)
+            _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", image_tf, notes)
         return text
     if bare is None:
         return text
@@ -173,23 +173,23 @@ def _guessed(url: str) -> str:
     return re.sub(r"\.git$|-\d.*$|\.(zip|whl|tar\.gz)$", "", last) or "unknown"
 
 
-def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+def _judge_pin(name: str, pin: str, place: str, image_tf: tuple[int, int] | None, notes: Notes) -> None:
     what = f"{place}: {name}{pin}"
     advice = f"The image brings its own {name}; remove the line"
     # a lower bound alone leaves the image's version in place as long as it is new enough
     binding = bool(re.search(r"==|~=|<|@|!=", pin))
-    if binding and minor is not None:
+    if binding and image_tf is not None:
         notes.refusals.append(f"{what} would replace the image's {name} at start-up or conflict with it. {advice}")
     else:
         notes.warnings.append(
-            f"{what}: {advice}" if minor is not None else f"{what}: an image with TensorFlow brings its own"
+            f"{what}: {advice}" if image_tf is not None else f"{what}: an image with TensorFlow brings its own"
         )
 
 
-def left_out(text: str, minor: tuple[int, int] | None) -> bool:
+def left_out(text: str, image_tf: tuple[int, int] | None) -> bool:
     """Whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
     match = _REQUIREMENT.fullmatch(text)
-    brought = _LEFT_OUT_ELSEWHERE if minor is None else _LEFT_OUT
+    brought = _LEFT_OUT_ELSEWHERE if image_tf is None else _LEFT_OUT
     return match is not None and re.fullmatch(brought, normalise(match["name"])) is not None
 
 

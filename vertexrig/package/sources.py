@@ -27,10 +27,10 @@ from vertexrig.package.requirements import (
     Notes,
     Requirement,
     adjusted,
-    image_minor,
     left_out,
     lines_of,
     rewrite,
+    version_of_image,
 )
 from vertexrig.package.setup_script import read_setup, unsafe_setting
 from vertexrig.project.model import PACKAGE_MIB
@@ -61,7 +61,7 @@ class Sources:
         warnings: What is worth saying.
         unsafe: Why building would run code of the trainer, for a message; "" if it would not.
         by_backend: Whether the build backend of pyproject.toml builds it: `files` are then what it builds from.
-        minor: Major and minor version of the image's TensorFlow; None if it is not known.
+        image_tf: Major and minor version of the image's TensorFlow; None if it is not known.
     """
 
     folder: Path
@@ -74,7 +74,7 @@ class Sources:
     warnings: tuple[str, ...] = ()
     unsafe: str = ""
     by_backend: bool = False
-    minor: tuple[int, int] | None = None
+    image_tf: tuple[int, int] | None = None
 
     def digest(self, most_mib: int) -> str:
         """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time.
@@ -88,7 +88,7 @@ class Sources:
         self._must_be_small(most_mib)
         total = hashlib.sha256(_FORMAT)
         if self.by_backend:  # its requirements are adjusted to the image after the build
-            total.update(repr(self.minor).encode())
+            total.update(repr(self.image_tf).encode())
         for relative, path in self.files:
             name = relative.encode("utf-8", "surrogateescape")
             data = self.rewritten.get(relative)
@@ -217,17 +217,18 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     Raises:
         PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
-    minor = image_minor(tf_version)
+    image_tf = version_of_image(tf_version)
     by_path, laid_out, outside = _laid_out(folder)
     root = module_root(folder)
     notes = Notes(warnings=list(laid_out.warnings))
     notes.warnings += [f"{name} is a link that leads out of the project's folder: it is left out" for name in outside]
-    _check_python(laid_out.requires_python, minor, notes)
+    if image_tf is not None:  # a prebuilt image
+        _check_python(laid_out.requires_python, notes)
     _note_indexes((folder, root), notes)
     declared: Iterable[Declared] | None = laid_out.dependencies
     if declared is None:
         declared = _required(folder, root, by_path, tf_version, notes)
-    rewritten = generated(laid_out, declared, minor, notes)
+    rewritten = generated(laid_out, declared, image_tf, notes)
     if laid_out.by_backend:
         by_path["pyproject.toml"] = folder / "pyproject.toml"
     files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
@@ -242,7 +243,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         ):
             continue
         data = read_bytes(path, relative)
-        changed = rewrite(relative, data, minor, notes)
+        changed = rewrite(relative, data, image_tf, notes)
         if changed != data:
             rewritten[relative] = changed
     name, version, unsafe = _name_version_unsafe(dict(files), rewritten)
@@ -259,7 +260,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         warnings=tuple(notes.warnings),
         unsafe=unsafe,
         by_backend=laid_out.by_backend is not None,
-        minor=minor,
+        image_tf=image_tf,
     )
 
 
@@ -274,8 +275,8 @@ def _name_version_unsafe(
     }
     # most trainers have no setup.cfg
     config = layouts.read_config(texts["setup.cfg"].decode("utf-8", "replace")) if "setup.cfg" in texts else None
-    given, more = read_setup(texts["setup.py"]) if "setup.py" in texts else ({}, "")
-    unsafe = (unsafe_setting(config) if config else "") or (more and f"setup.py: {more}")
+    given, why = read_setup(texts["setup.py"]) if "setup.py" in texts else ({}, "")
+    unsafe = (unsafe_setting(config) if config else "") or (why and f"setup.py: {why}")
 
     def value(key: str) -> str | None:
         if isinstance(given.get(key), str) and given[key]:
@@ -298,8 +299,8 @@ def least_python(wanted: str) -> str:
     return f"3.{least[1]}" if least is not None and int(least[1]) > IMAGE_PYTHON else ""
 
 
-def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
-    if minor is not None and least_python(wanted):
+def _check_python(wanted: str, notes: Notes) -> None:
+    if least_python(wanted):
         notes.refusals.append(
             f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
             f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
@@ -316,11 +317,11 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
 
 
 def generated(
-    laid_out: Layout, declared: Iterable[Declared], minor: tuple[int, int] | None, notes: Notes
+    laid_out: Layout, declared: Iterable[Declared], image_tf: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
     """Return the files that staging adds for a layout without a setup.py, its requirements adjusted to the image."""
     texts = dict(laid_out.generated)
-    lines = [adjusted(one.text, one.file, one.line, minor, notes) for one in declared]
+    lines = [adjusted(one.text, one.file, one.line, image_tf, notes) for one in declared]
     if lines:
         texts["setup.cfg"] = layouts.with_requirements(texts["setup.cfg"], lines)
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
@@ -345,13 +346,13 @@ def _required(
     path: Path, root: Path, files: Mapping[str, Path], tf_version: str | None, notes: Notes
 ) -> Iterable[Declared]:
     """Return a requirements.txt without what the image brings; where there is none, what is imported and the image lacks."""
-    minor = image_minor(tf_version)
+    image_tf = version_of_image(tf_version)
     places = [folder / REQUIREMENTS for folder in (path, root) if _is_own(folder / REQUIREMENTS)]
     if not places:
         return _imported(root, files, tf_version)
     kept = []
     for line, text in lines_of(read_bytes(places[0], REQUIREMENTS).decode("utf-8-sig", "replace")):
-        if left_out(text, minor):
+        if left_out(text, image_tf):
             notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} {LEFT_OUT}")
         else:
             kept.append(Declared(text, line, REQUIREMENTS))

@@ -332,7 +332,7 @@ def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) 
 
 
 def _converted(hint: Any, value: Scalar, key: str) -> Any:
-    place = typed.Place(("set", key), lambda _: (None, None))
+    place = typed.Place(("set", key), typed.Origins())
     return typed.convert(hint, value, place)
 
 

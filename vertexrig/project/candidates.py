@@ -13,7 +13,7 @@ from vertexrig.project.arguments import scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Job, Sweep
 from vertexrig.schema import typed
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 PLACE = ("region", "bucket")
 """Keys of the project that a candidate may change, in addition to those of its job or sweep."""
@@ -30,10 +30,10 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
     target = loaded.runnable(name)
     group = "sweeps" if isinstance(target, Sweep) else "jobs"
     for index, candidate in enumerate(target.candidates):
-        place, errors, paths = (group, name, "candidates", index), Errors(), list[RawPath]()
+        place, errors, paths = (group, name, "candidates", index), Errors(), list[FileKey]()
         if not candidate:
             raise loaded.error("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
-        sets, lines = list[str](), dict(loaded.lines)
+        sets, lines = list[str](), dict(loaded.origins.lines)
         for path, value in _leaves(candidate):
             with errors:
                 full = _where(loaded, name, target, path, place)
@@ -45,10 +45,10 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
         errors.raise_all()
         made = _with(loaded, sets, place)
         # a finding shows the line of the candidate, not an override that the user did not type
-        yield replace(made, lines=lines, override_of=loaded.override_of, decided=frozenset(paths))
+        yield replace(made, origins=replace(loaded.origins, lines=lines), decided=frozenset(paths))
 
 
-def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
+def _with(loaded: Loaded, sets: list[str], place: FileKey) -> Loaded:
     """Return the project with further overrides; an error in one is reported at the candidate."""
     given = (*loaded.overrides, *sets)
     try:
@@ -76,7 +76,7 @@ def _leaves(value: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[t
             yield path, item
 
 
-def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...], place: RawPath) -> tuple[str, ...]:
+def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...], place: FileKey) -> tuple[str, ...]:
     """Return the whole path of a candidate's key: in the sweep, in the job that it runs, or at the top of the project."""
     key = path[0]
     if key in PLACE:

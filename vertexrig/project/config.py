@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,34 +47,57 @@ _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.
 
 
 @dataclass(frozen=True)
+class ProjectOrigins(typed.Origins):
+    """Where the values of a project come from: from lines of the file, some of them below its environment, or from overrides.
+
+    Args:
+        chosen: The environment that was chosen, and the names of all.
+    """
+
+    chosen: environments.Chosen = environments.Chosen()
+
+    def is_overridden(self, path: yamltext.FileKey) -> bool:
+        """Whether an override has replaced the file's value at `path`."""
+        return any(path[:n] in self.override_of for n in range(1, len(path) + 1))
+
+    def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
+        """Return where the file has the value at `path`, such as `environments.prod.bucket`; `path` itself if an override gives it."""
+        if self.is_overridden(path):
+            return path
+        known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+        return (environments.KEY, self.chosen.name, *path) if known in self.chosen.own else path
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A project and where it came from.
 
     Args:
         project: The typed project.
         file: The project file as the user named it; relative paths in it start from its folder.
-        lines: Line of each value that the file gives, by its path of keys.
-        override_of: The override that each value of the command line comes from, by the value's path.
+        origins: Where each value comes from.
         overrides: All overrides, as they were written.
         target: The job or sweep that the keys of the overrides were looked up in first; None for none.
         named: True if the user named the file, False if it was searched for.
         text: What the file says.
         without: Entries that were left out, by the paths of their keys.
         decided: Paths of values that a candidate sets; a caller's overrides do not change them.
-        chosen: The environment that was chosen, and the names of all.
     """
 
     project: Project
     file: Path
-    lines: Mapping[yamltext.RawPath, int]
-    override_of: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
+    origins: ProjectOrigins = ProjectOrigins()
     overrides: tuple[str, ...] = ()
     target: str | None = None
     named: bool = False
     text: str = ""
-    without: tuple[yamltext.RawPath, ...] = ()
-    decided: frozenset[yamltext.RawPath] = frozenset()
-    chosen: environments.Chosen = environments.Chosen()
+    without: tuple[yamltext.FileKey, ...] = ()
+    decided: frozenset[yamltext.FileKey] = frozenset()
+
+    @property
+    def chosen(self) -> environments.Chosen:
+        """The environment that was chosen, and the names of all."""
+        return self.origins.chosen
 
     @property
     def env(self) -> str:
@@ -92,13 +115,15 @@ class Loaded:
             ConfigError: The path leaves the checkout or is a pipe, and it comes from the file, not from --set.
         """
         path = self.folder / name
-        if not files.is_inside(path, self.folder) and not _is_overridden(key, self.override_of):
+        if self.origins.is_overridden(key):
+            return path
+        if not files.is_inside(path, self.folder):
             raise self.error(
                 f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
-        if path.exists() and not (path.is_file() or path.is_dir()) and not _is_overridden(key, self.override_of):
+        if path.exists() and not (path.is_file() or path.is_dir()):
             raise self.error(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
         return path
 
@@ -108,26 +133,20 @@ class Loaded:
 
     def error(self, message: str, *path: str | int) -> ConfigError:
         """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
-        file, line = _locate(path, str(self.file), self.lines, self.override_of)
-        name = typed.dotted(self.path_in_file(path))
-        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line)
-
-    def path_in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
-        """Return where the file has the value at `path`, such as `environments.prod.bucket`."""
-        return path if _is_overridden(path, self.override_of) else self.chosen.path_in_file(path, self.lines)
+        return self.origins.error(message, path)
 
     def require_environment(self) -> None:
         """Raise NoEnvironmentError if the file has environments and none is chosen."""
         if self.chosen.names and not self.env:
             raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
 
-    def origin(self, path: yamltext.RawPath) -> int | str | None:
+    def origin(self, path: yamltext.FileKey) -> int | str | None:
         """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
 
         None if there is no such key: the first line of the file, which an error names then, would say nothing.
         """
         for n in range(len(path), 0, -1):
-            found = self.override_of.get(path[:n]) or self.lines.get(path[:n])
+            found = self.origins.override_of.get(path[:n]) or self.origins.lines.get(path[:n])
             if found is not None:
                 return found
         return None
@@ -183,7 +202,7 @@ class ForeignProjectError(UsageError):
     """The nearest project file is a link to elsewhere, or is in a folder above and belongs to another user."""
 
 
-def find(start: Path, name: str = DEFAULT_NAME) -> Path:
+def find(start: Path) -> Path:
     """Return the project file in `start` or the nearest folder above it.
 
     Raises:
@@ -192,7 +211,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
         UsageError: There is none.
     """
     for folder in (start, *start.parents):
-        found = folder / name
+        found = folder / DEFAULT_NAME
         if not found.is_file():
             continue
         if not files.is_inside(found, folder):
@@ -211,7 +230,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
             )
         return found
     raise UsageError(
-        f"there is no {name} in {start} or above it: name one with --file, or make one with `vertexrig init`"
+        f"there is no {DEFAULT_NAME} in {start} or above it: name one with --file, or make one with `vertexrig init`"
     )
 
 
@@ -229,7 +248,7 @@ def load(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environ: Mapping[str, str] | None = None,
-    without: Collection[yamltext.RawPath] = (),
+    without: Collection[yamltext.FileKey] = (),
     env: str | None = None,
 ) -> Loaded:
     """Read a project file.
@@ -261,12 +280,12 @@ def loads(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environ: Mapping[str, str] | None = None,
-    without: Collection[yamltext.RawPath] = (),
+    without: Collection[yamltext.FileKey] = (),
     env: str = "",
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    file_place = typed.Place((), lambda path: _locate(path, str(file), reading.lines, {}), typed.bare_yn(reading))
+    file_place = typed.Place((), typed.Origins(str(file), reading.lines), typed.bare_yn(reading))
     if not isinstance(reading.data, (dict, type(None))):
         raise file_place.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
@@ -287,27 +306,17 @@ def loads(
         return text if value is typed.WRONG else str(value)
 
     base, all_environments = environments.split(reading.data, file_place)
-    data, lines, chosen = environments.merge(base, all_environments, env, reading.lines, file_place, expanded)
+    data, lines, chosen = environments.merge(base, all_environments, env, without, file_place, expanded)
     if all_environments and not env and typed.lacking(Project, data):
         missing = ", ".join(typed.lacking(Project, data))
         raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
-    for path in without:
-        data = _left_out(data, path)
-    if chosen.name:
-        chosen = replace(chosen, merged=data)
-    # From here, the paths are those of the merged values.
-    # each `y` and `n` without quotes, which YAML reads as a boolean
+    # From here, a path is one of the merged values.
     bare_yn = chosen.paths_in_merged(file_place.bare_yn)
-    merged_place = replace(
-        file_place,
-        locate=lambda path: _locate(path, str(file), lines, {}),
-        path_in_file=lambda path: chosen.path_in_file(path, lines),
-    )
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
-    data = _expand(data, merged_place, values, errors)
+    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), values, errors)
     # From here, a value may come from an override.
-    override_of: dict[yamltext.RawPath, str] = {}
+    override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
         of_this, removed = _override(data, override, target)
         if removed:
@@ -318,52 +327,17 @@ def loads(
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
-    final_place = replace(
-        merged_place,
-        locate=lambda path: _locate(path, str(file), lines, override_of),
-        bare_yn=bare_yn,
-        path_in_file=lambda path: path if _is_overridden(path, override_of) else chosen.path_in_file(path, lines),
-    )
+    origins = ProjectOrigins(str(file), lines, override_of, chosen)
     with errors:
-        project = typed.build(Project, data, final_place)
+        project = typed.build(Project, data, typed.Place((), origins, bare_yn))
     errors.raise_all()
     # The line of a value that an override has replaced would mislead.
-    kept = {path: line for path, line in lines.items() if not _is_overridden(path, override_of)}
-    loaded = Loaded(
-        project, file, kept, override_of, tuple(overrides), target, text=text, without=tuple(without), chosen=chosen
-    )
+    origins = replace(origins, lines={path: line for path, line in lines.items() if not origins.is_overridden(path)})
+    loaded = Loaded(project, file, origins, tuple(overrides), target, text=text, without=tuple(without))
     for error in _inconsistencies(loaded):
         errors.keep(error)
     errors.raise_all()
     return loaded
-
-
-def _left_out(data: dict[Any, Any], path: yamltext.RawPath) -> dict[Any, Any]:
-    """Return a file's values without the one at `path`; all of them if it is not there."""
-    key, *rest = path
-    if rest:
-        return {**data, key: _left_out(data[key], tuple(rest))} if data.get(key) else data
-    return {name: value for name, value in data.items() if name != key}
-
-
-def _locate(
-    path: yamltext.RawPath,
-    file: str,
-    lines: Mapping[yamltext.RawPath, int],
-    override_of: Mapping[yamltext.RawPath, str],
-) -> tuple[str, int | None]:
-    """Return where the value at `path`, or the nearest key around it, comes from: an override, or a line of the file."""
-    for n in range(len(path), -1, -1):
-        if path[:n] in override_of:
-            return f"--set {override_of[path[:n]]}", None
-        if path[:n] in lines:
-            return file, lines[path[:n]]
-    return file, None
-
-
-def _is_overridden(path: yamltext.RawPath, override_of: Mapping[yamltext.RawPath, str]) -> bool:
-    """Whether an override has replaced the file's value at `path`."""
-    return any(path[:n] in override_of for n in range(1, len(path) + 1))
 
 
 def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: Errors) -> Any:
@@ -402,15 +376,17 @@ def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: 
             )
         return found
 
-    # Untyped: a variable is text, and the type of its field decides what it becomes, as for --set
-    with errors:
+    try:
+        # Untyped: a variable is text, and the type of its field decides what it becomes, as for --set
         return typed.Untyped(_VARIABLE.sub(fill, value))
-    return typed.WRONG  # `errors` has kept the error of `fill`
+    except ConfigError as error:
+        errors.keep(error)
+        return typed.WRONG
 
 
 def _override(
     data: dict[str, Any], text: str, target: str | None
-) -> tuple[dict[yamltext.RawPath, str], yamltext.RawPath]:
+) -> tuple[dict[yamltext.FileKey, str], yamltext.FileKey]:
     """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
     Returns:
@@ -429,7 +405,7 @@ def _override(
     if removing:
         from_list = _remove(data, path, text)
         return ({}, _with_indexes(path)) if from_list else ({_with_indexes(path): text}, ())
-    given: dict[yamltext.RawPath, str] = {}
+    given: dict[yamltext.FileKey, str] = {}
     here: Any = data
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
@@ -452,16 +428,16 @@ def _override(
     return given | {_with_indexes(path): text, tuple(path): text}, ()
 
 
-def _with_indexes(path: Sequence[str]) -> yamltext.RawPath:
+def _with_indexes(path: Sequence[str]) -> yamltext.FileKey:
     return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
-def _renumbered(values: Mapping[yamltext.RawPath, T], removed: yamltext.RawPath) -> dict[yamltext.RawPath, T]:
+def _renumbered(values: Mapping[yamltext.FileKey, T], removed: yamltext.FileKey) -> dict[yamltext.FileKey, T]:
     """Return values by their paths after an item was removed from a list: later items have lower indexes."""
     *above, index = removed
     n = len(above)
 
-    def now(path: yamltext.RawPath) -> yamltext.RawPath:
+    def now(path: yamltext.FileKey) -> yamltext.FileKey:
         at = path[n] if path[:n] == tuple(above) and len(path) > n else None
         return (*path[:n], at - 1, *path[n + 1 :]) if isinstance(at, int) and at > int(index) else path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from vertexrig.project.model import NAME
 from vertexrig.project.triggered import TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 KEY = "environments"
 VARIABLE = "VERTEXRIG_ENV"
@@ -54,15 +54,10 @@ class Chosen:
     name: str = ""
     names: tuple[str, ...] = ()
     merged: Mapping[str, Any] = field(default_factory=dict)
-    own: frozenset[RawPath] = frozenset()
+    own: frozenset[FileKey] = frozenset()
 
-    def path_in_file(self, path: RawPath, lines: Mapping[RawPath, Any]) -> RawPath:
-        """Return where the file has the value at a path of the merged values, such as `environments.prod.bucket`."""
-        known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in lines), None)
-        return (KEY, self.name, *path) if known in self.own else path
-
-    def paths_in_merged(self, paths: frozenset[RawPath]) -> frozenset[RawPath]:
-        """Return paths of the file's values as paths of the merged ones, which is the opposite of `path_in_file`."""
+    def paths_in_merged(self, paths: frozenset[FileKey]) -> frozenset[FileKey]:
+        """Return paths of the file's values as paths of the merged ones, which is the opposite of `config.ProjectOrigins.path_in_file`."""
         return (paths - self.own) | {path[2:] for path in paths if path[:2] == (KEY, self.name)}
 
 
@@ -98,17 +93,17 @@ def merge(
     data: dict[str, Any],
     every: Mapping[str, Mapping[str, Any]],
     name: str,
-    lines: Mapping[RawPath, int],
+    without: Iterable[FileKey],
     root: typed.Place,
     expanded: Callable[[str], str],
-) -> tuple[dict[str, Any], dict[RawPath, int], Chosen]:
-    """Return a file's values with one environment merged over them, the line of each value, and the environment without its `merged`.
+) -> tuple[dict[str, Any], Mapping[FileKey, int], Chosen]:
+    """Return a file's values with one environment merged over them, the line of each value, and the environment.
 
     Args:
         data: The file's values without its environments.
         every: The environments.
         name: The one to merge; "" for none.
-        lines: Line of each value of the file.
+        without: Entries to leave out, by the paths of their keys.
         root: The file.
         expanded: Returns a text with its variables filled in, if they are set.
 
@@ -116,17 +111,19 @@ def merge(
         ConfigError: Two environments have the same bucket, function or URL, or one removes what is not there.
         UsageError: There is no such environment.
     """
-    if name and name not in every:
+    if not every and not name:
+        return _left_out(data, without), root.origins.lines, Chosen()
+    if name not in ("", *every):
         choices = did_you_mean(name, every) if every else "The project file has no `environments`."
         raise UsageError(f"there is no environment {quoted(name)}, which --env or {VARIABLE} names. {choices}")
-    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[RawPath]]()
+    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[FileKey]]()
     for one, values in every.items():
         replaced[one] = []
         merged[one] = _merged(data, values, (), replaced[one], root.at(KEY).at(one))
     _refuse_shared(merged, root, expanded)
-    names = tuple(every)
+    lines, names = root.origins.lines, tuple(every)
     if not name:
-        return data, dict(lines), Chosen(names=names)
+        return _left_out(data, without), lines, Chosen(names=names)
     own = {path[2:]: line for path, line in lines.items() if path[:2] == (KEY, name)}
     gone = set(replaced[name])
     left = {
@@ -134,11 +131,22 @@ def merge(
         for path, line in lines.items()
         if path[:1] != (KEY,) and gone.isdisjoint(path[:n] for n in range(1, len(path) + 1))
     }
-    return merged[name], left | own, Chosen(name, names, own=frozenset(own))
+    chosen = _left_out(merged[name], without)
+    return chosen, left | own, Chosen(name, names, chosen, frozenset(own))
+
+
+def _left_out(data: dict[Any, Any], paths: Iterable[FileKey]) -> dict[Any, Any]:
+    """Return a file's values without those at the paths, which need not be there."""
+    for key, *rest in paths:
+        if not rest:
+            data = {name: value for name, value in data.items() if name != key}
+        elif data.get(key):
+            data = {**data, key: _left_out(data[key], [tuple(rest)])}
+    return data
 
 
 def _merged(
-    base: Mapping[str, Any], own: Mapping[str, Any], path: RawPath, replaced: list[RawPath], place: typed.Place
+    base: Mapping[str, Any], own: Mapping[str, Any], path: FileKey, replaced: list[FileKey], place: typed.Place
 ) -> dict[str, Any]:
     """Return a mapping with another merged over it: mappings are merged, null removes a key, other values replace.
 
@@ -179,7 +187,7 @@ def _refuse_shared(merged: Mapping[str, Mapping[str, Any]], root: typed.Place, e
 
 def _identities(
     data: Mapping[str, Any], expanded: Callable[[str], str]
-) -> Iterator[tuple[tuple[str, ...], RawPath, str, str]]:
+) -> Iterator[tuple[tuple[str, ...], FileKey, str, str]]:
     """Yield what no other environment may have: a key to compare, its path, its name in a message, and what to write."""
     trigger = data.get("trigger")
     trigger = trigger if isinstance(trigger, Mapping) else {}

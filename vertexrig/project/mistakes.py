@@ -12,7 +12,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
 from vertexrig.schema import typed
 
-Load = Callable[[Collection[yamltext.RawPath]], Loaded]
+Load = Callable[[Collection[yamltext.FileKey]], Loaded]
 """Reads a project without the entries at these paths."""
 _BY_NAME = ("jobs", "sweeps", "schedules")
 # What else may be missing without a change to any job.
@@ -30,7 +30,7 @@ def sound_part(load: Load, text: str | None = None) -> tuple[Loaded, tuple[Confi
         ConfigError: A mistake is not in an entry of its own, so that nothing can be said of any job.
     """
     first: ConfigError | None = None
-    left: set[yamltext.RawPath] = set()
+    left: set[yamltext.FileKey] = set()
     full = 0  # times that more was wrong than is collected: each of them may be followed by as many more
     while True:
         try:
@@ -45,7 +45,7 @@ def sound_part(load: Load, text: str | None = None) -> tuple[Loaded, tuple[Confi
             left |= places
 
 
-def _entries(errors: Iterable[ConfigError], text: str | None) -> set[yamltext.RawPath]:
+def _entries(errors: Iterable[ConfigError], text: str | None) -> set[yamltext.FileKey]:
     """Return the entries on the lines of mistakes that can be left out; empty for a mistake in a command line."""
     places = {(error.file, error.line) for error in errors}
     known = typed.hints(Project)

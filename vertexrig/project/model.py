@@ -32,8 +32,8 @@ class ImageBuild:
 
     framework: str = option(
         "Framework to install in the image: tf, pytorch, jax, sklearn or xgboost. Add a version (tf-2.21), or leave it to the lock "
-        "file. By default only the trainer's own requirements are installed. For `image: prebuilt` it selects the image; by default "
-        "the framework that the trainer imports.",
+        "file. By default only the trainer's own requirements are installed. For `image: prebuilt` only the framework's name counts, not its "
+        "version; by default it is the framework that the trainer imports.",
         "",
         pattern=(
             r"((tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?)?",

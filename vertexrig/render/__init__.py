@@ -1,4 +1,4 @@
-"""Project and name to YAML text and the gcloud command, through the one Jinja environment.
+"""Project and name to YAML text, through the one Jinja environment.
 
 In: a loaded project and its templates. Out: YAML that gcloud takes, byte for byte the same for the same input.
 """

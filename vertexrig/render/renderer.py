@@ -1,19 +1,18 @@
-"""A job or sweep of the project to YAML text and the gcloud command that submits it."""
+"""A job or sweep of the project to YAML text."""
 
 from __future__ import annotations
 
 import copy
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertexrig import spec, yamltext
+from vertexrig import yamltext
 from vertexrig.catalog import Catalog
-from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.errors import did_you_mean
 from vertexrig.project import model, run_ids
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render import resolve
@@ -34,37 +33,10 @@ class Rendered:
     Args:
         view: What the template was given.
         text: The YAML.
-        project: Google Cloud project id.
-        region: Region of the job.
     """
 
     view: resolve.View
     text: str
-    project: str
-    region: str
-
-    @property
-    def kind(self) -> spec.Kind:
-        """`CustomJobSpec` or `HyperparameterTuningJob`."""
-        return self.view.kind
-
-    def command(self, file: str | Path) -> list[str]:
-        """Return the gcloud command, word by word, that submits the YAML written to `file`.
-
-        What the API puts outside the spec (display name, labels, KMS key) is in its flags.
-        """
-        group = "custom-jobs" if self.view.sweep is None else "hp-tuning-jobs"
-        words = ["gcloud", "ai", group, "create", f"--project={self.project}", f"--region={self.region}"]
-        words += [f"--display-name={self.view.display_name}", f"--config={file}"]
-        if self.view.labels:
-            words.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(self.view.labels.items())))
-        if self.view.kms_key_name:
-            words.append(f"--kms-key={self.view.kms_key_name}")
-        return words
-
-    def shell_command(self, file: str | Path) -> str:
-        """Return `command` as a line for a POSIX shell."""
-        return shlex.join(self.command(file))
 
 
 class Renderer:
@@ -73,24 +45,13 @@ class Renderer:
     Args:
         loaded: The project.
         catalog: The catalog with the project's overlay.
-        templates: A folder that overrides the project's own `templates`.
         uploaded: Gives the URIs of the trainer's packages and images; None to derive them from the trainer's folder.
     """
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        catalog: Catalog,
-        *,
-        templates: Path | None = None,
-        uploaded: Uploaded | None = None,
-    ) -> None:
+    def __init__(self, loaded: Loaded, catalog: Catalog, uploaded: Uploaded | None = None) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         self.artifacts = Artifacts(loaded, uploaded)
-        in_project = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
-        users = templates or in_project
-        if templates is not None and not templates.is_dir():
-            raise UsageError(f"--templates {templates}: there is no such folder")
+        users = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
         if users is not None and not users.is_dir():
             raise loaded.error(f"there is no folder {users}", "templates")
         self.folders = [str(folder) for folder in (users, built_in_templates()) if folder is not None]
@@ -102,7 +63,6 @@ class Renderer:
             from vertexrig.render.bounded import BoundedTemplates
 
             self.templates = BoundedTemplates(self.folders)
-        self._found: set[str] = set()  # topologies that have a template
 
     def overridden(self, loaded: Loaded) -> Renderer:
         """Return a renderer of the same project after overrides, with the templates that are compiled already."""
@@ -156,25 +116,20 @@ class Renderer:
         text = self._template_text(view)
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
-        return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
+        return Rendered(view, text)
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
-        if topology in self._found:
-            return
-        if topology in _SHARED or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology) or not self._has(topology):
+        is_name = topology not in _SHARED and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology)
+        if not is_name or not any(Path(folder, topology + TEMPLATE_SUFFIX).is_file() for folder in self.folders):
             names = self.topologies()
             raise self.loaded.error(
                 f"there is no template {topology!r}. {did_you_mean(topology, names)}", *path, "topology"
             )
-        self._found.add(topology)
-
-    def _has(self, topology: str) -> bool:
-        return any((Path(folder) / f"{topology}{TEMPLATE_SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View) -> str:
         template = f"{view.topology}{TEMPLATE_SUFFIX}"
         try:
-            text = self.templates.render(template, _variables(view, self.loaded))
+            text = self.templates.render(template, _names_for_templates(view, self.loaded))
         except RefusedByTemplateError as refusal:
             raise self.loaded.error(str(refusal), *view.key) from None
         body = "\n".join(_without_nulls(text.splitlines()))
@@ -222,7 +177,7 @@ def built_in_templates() -> Path:
     return Path(found.origin).parent
 
 
-def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
+def _names_for_templates(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
     """Return what templates may name."""
     return {
         "name": view.name,
@@ -237,12 +192,18 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
 
 
 def _without_nulls(lines: Sequence[str]) -> list[str]:
-    """Return the lines whose value is not null, without blank lines and headings that have nothing left under them.
+    """Return the lines without those whose value is null, blank lines, and headings that have nothing left under them.
 
-    A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
-    a list item goes, its dash moves to the item's next line. The lines are read from the last to the first: whether a heading
-    stays depends on the lines below it. `- machineSpec:` with nothing but nulls under it and then `  replicaCount: 1` become
-    `- replicaCount: 1`.
+    Comments stay. If the first line of a list item goes, the dash moves to the item's next line:
+
+        - machineSpec:                  becomes        - replicaCount: 1
+            machineType: null                            diskSpec:
+          replicaCount: 1                                  bootDiskSizeGb: 200
+          diskSpec:
+            bootDiskType: null
+            bootDiskSizeGb: 200
+
+    The lines are read from the last to the first, because whether a heading stays depends on the lines below it.
     """
     kept: list[str] = []  # from the last line to the first
     comments: list[str] = []
@@ -275,7 +236,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     return [*kept, *comments][::-1]
 
 
-def spec_overlays(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
+def spec_overlays(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.FileKey, yamltext.FileKey]]:
     """Return the `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
     if view.sweep is None:
         return [(view.job.spec, (), ("jobs", view.name, "spec"))]

@@ -12,13 +12,13 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.errors import Errors, UsageError, did_you_mean
+from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import model, run_ids
 from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
 from vertexrig.render.artifacts import Artifacts
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 """Roles of pools; the chief is the job's own pool, the others are keys of a job."""
@@ -71,7 +71,7 @@ class PoolView:
     nfs_mounts: tuple[model.NfsMount, ...]
     own_package: tuple[str | None, str] | None
     own_image: str | None
-    keys: Mapping[RawPath, RawPath] = field(repr=False)
+    keys: Mapping[FileKey, FileKey] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class View:
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
-    keys: Mapping[RawPath, RawPath] = field(repr=False)
+    keys: Mapping[FileKey, FileKey] = field(repr=False)
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
@@ -212,7 +212,7 @@ def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
 
 def _sweep_args(
     loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job
-) -> tuple[model.Args, tuple[RawPath, ...]]:
+) -> tuple[model.Args, tuple[FileKey, ...]]:
     """Return the job's arguments with the sweep's over them, less those the study decides, and the key of each."""
     of_job, of_sweep = ("jobs", sweep.job, "args"), ("sweeps", name, "args")
     if not isinstance(sweep.args, Mapping):
@@ -226,15 +226,15 @@ def _sweep_args(
     return args, tuple((*(of_sweep if key in sweep.args else of_job), key) for key in args)
 
 
-def _keys_of(args: model.Args, path: RawPath) -> tuple[RawPath, ...]:
+def _keys_of(args: model.Args, path: FileKey) -> tuple[FileKey, ...]:
     """Return the key of each argument."""
     return tuple((*path, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
 
 
-def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[RawPath, RawPath]:
+def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[FileKey, FileKey]:
     """Return the keys of the values that a job has outside its pools, each from the nearest of project, job and sweep that has it."""
-    keys: dict[RawPath, RawPath] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
-    owners: list[tuple[RawPath, Any]] = [((), project), (("jobs", job), project.jobs[job])]
+    keys: dict[FileKey, FileKey] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
+    owners: list[tuple[FileKey, Any]] = [((), project), (("jobs", job), project.jobs[job])]
     owners += [(("sweeps", name), project.sweeps[name])] if name in project.sweeps else []
     for path, owner in owners:
         for key in ("base_output_directory", "service_account", "kms_key_name"):
@@ -260,13 +260,13 @@ class _PoolImage:
 
     Args:
         uri: Its URI.
-        takes_package: Whether a Python package is installed into it.
+        python: Whether a Python package is installed into it.
         tf_version: Its version of TensorFlow, if that is known.
         own: Kind (cpu, gpu, tpu) of the trainer's own image, None for another image.
     """
 
     uri: str
-    takes_package: bool = False
+    python: bool = False
     tf_version: str | None = None
     own: str | None = None
 
@@ -278,7 +278,7 @@ class _Resolver:
     loaded: Loaded
     job_name: str
     job: model.Job
-    arg_keys: tuple[RawPath, ...]
+    arg_keys: tuple[FileKey, ...]
     catalog: Catalog
     artifacts: Artifacts
 
@@ -316,7 +316,7 @@ class _Resolver:
             replica_count=1 if filled.replica_count is None else filled.replica_count,
             boot_disk_type=filled.boot_disk_type,
             boot_disk_size_gb=filled.boot_disk_size_gb,
-            python=image.takes_package,
+            python=image.python,
             image_uri=image.uri,
             command=command,
             entrypoint=entrypoint,
@@ -381,34 +381,41 @@ class _Resolver:
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
             return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT_PATHS), version)
-        return self.short_image(role, filled, name)
+        return self.catalog_image(role, name, self.image_kind(filled))
 
-    def short_image(self, role: str, filled: model.Job | model.Role, name: str) -> _PoolImage:
-        kind, newest = self.image_kind(filled), name == model.PREBUILT
-        framework = self.artifacts.framework if newest else ""
-        found = self.catalog.newest_image(framework, kind) if newest else self.catalog.find_short(name, kind)
+    def catalog_image(self, role: str, name: str, kind: str) -> _PoolImage:
+        """Return Google's image for a short name such as tf-2.17, or for `prebuilt`."""
+        if name == model.PREBUILT:
+            found = self.catalog.newest_image(self.artifacts.framework, kind)
+        else:
+            found = self.catalog.find_short(name, kind)
         if found is None:
-            names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
-            known = newest or name in self.catalog.short_names()
-            choices = _listed(names) if known else did_you_mean(name, names, most=30)
-            what = f"of framework {framework}" if framework else repr(name)
-            problem = f"there is no prebuilt {kind} image {what}"
-            if newest and not framework:
-                self.artifacts.trainer_folder()  # a missing folder is the reason
-                problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
-                choices = (
-                    "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
-                )
-            path: tuple[str, ...] = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
-            where = ""
-            if role != "chief" and getattr(self.settings(role), "image", None):
-                path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
-            raise self.loaded.error(
-                f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.",
-                *path,
-            )
+            raise self.no_image_error(role, name, kind)
         version = found.version if found.framework == "tf" else None
         return _PoolImage(found.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
+
+    def no_image_error(self, role: str, name: str, kind: str) -> ConfigError:
+        """Return the error for a short name, or for `prebuilt`, of which the catalog has no image of this kind."""
+        names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
+        problem, choices = f"there is no prebuilt {kind} image {name!r}", did_you_mean(name, names, most=30)
+        if name in self.catalog.short_names():
+            choices = _listed(names)
+        elif name == model.PREBUILT and self.artifacts.framework:
+            problem, choices = (
+                f"there is no prebuilt {kind} image of framework {self.artifacts.framework}",
+                _listed(names),
+            )
+        elif name == model.PREBUILT:
+            self.artifacts.trainer_folder()  # raises if a missing folder is the reason
+            problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
+            choices = "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
+        path: FileKey = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
+        where = ""
+        if role != "chief" and getattr(self.settings(role), "image", None):
+            path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
+        return self.loaded.error(
+            f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
+        )
 
     def image_kind(self, machine: model.MachineSettings) -> str:
         known = self.catalog.machines.get(machine.machine_type or "")
@@ -422,9 +429,9 @@ class _Resolver:
             return "gpu"
         return "cpu"
 
-    def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
+    def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[FileKey, model.Job | model.Role]]:
         """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
-        of_job: RawPath = ("jobs", self.job_name)
+        of_job: FileKey = ("jobs", self.job_name)
         if settings is self.job:
             return [(of_job, self.job)]
         own = ((*of_job, role), settings)
@@ -432,11 +439,11 @@ class _Resolver:
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
     def keys(
-        self, owners: list[tuple[RawPath, model.Job | model.Role]], settings: model.Job | model.Role
-    ) -> dict[RawPath, RawPath]:
+        self, owners: list[tuple[FileKey, model.Job | model.Role]], settings: model.Job | model.Role
+    ) -> dict[FileKey, FileKey]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
-        keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
+        keys: dict[FileKey, FileKey] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
         # a Reduction Server inherits nothing from the job, and runs no image of the trainer
         inherits = owners[0][1] is self.job
@@ -454,15 +461,15 @@ class _Resolver:
         return keys | {("args", n): key for n, key in enumerate(args)}
 
     def command(
-        self, filled: model.Job | model.Role, image: _PoolImage, owners: list[tuple[RawPath, model.Job | model.Role]]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[RawPath, RawPath]]:
+        self, filled: model.Job | model.Role, image: _PoolImage, owners: list[tuple[FileKey, model.Job | model.Role]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[FileKey, FileKey]]:
         """Return a pool's command, what its image starts without one, and the key of each word of the command."""
         trainer, module = self.loaded.project.trainer, self.job.module
         if filled.container is not None:
             command = filled.container.command
             path = next(path for path, owner in reversed(owners) if owner.container) if command else ()
             return command, (), {("command", n): (*path, "container", "command", n) for n in range(len(command))}
-        if image.takes_package:
+        if image.python:
             return (), (), {}
         if image.own:
             entrypoint = ("python", "-m", trainer.module)
@@ -473,16 +480,16 @@ class _Resolver:
 
     def packages(
         self, image: _PoolImage
-    ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[RawPath, RawPath]]:
+    ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[FileKey, FileKey]]:
         """Return the URIs of a pool's packages, its own package as `PoolView` has it, and the key of each URI."""
-        if not image.takes_package:
+        if not image.python:
             return (), None, {}
         job, trainer = self.job, self.loaded.project.trainer
         uris = job.package_uris if job.package_uris is not None else trainer.package_uris
         if not uris:
             uri = self.artifacts.package(image.tf_version)
             return (uri,), (image.tf_version, uri), {("package_uris", 0): ("trainer", "path")}
-        path: RawPath = ("jobs", self.job_name) if job.package_uris else ("trainer",)
+        path: FileKey = ("jobs", self.job_name) if job.package_uris else ("trainer",)
         return uris, None, {("package_uris", n): (*path, "package_uris", n) for n in range(len(uris))}
 
 

@@ -61,21 +61,50 @@ def read(text: str, file: str) -> yamltext.Reading:
     # Of two equal keys our reader keeps the first, as gcloud does, and the other would be lost without a message.
     errors = Errors()
     for note in reading.notes:
-        if note.kind == "duplicate-key" or note.fix:
-            with errors:
-                raise ConfigError(f"{note.message}: {note.fix or 'keep one of them'}", file=file, line=note.line)
+        if note.kind != "two-readings":
+            errors.keep(ConfigError(f"{note.message}: {note.fix}", file=file, line=note.line))
     errors.raise_all()
     return reading
 
 
-def bare_yn(reading: yamltext.Reading) -> frozenset[yamltext.RawPath]:
+def bare_yn(reading: yamltext.Reading) -> frozenset[yamltext.FileKey]:
     """Return the paths of a bare `y` or `n`, which YAML reads as a boolean."""
     return frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
 
 
-def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> int | None:
-    """Return the line of a path of keys, or of the nearest key around it that has one."""
-    return next((lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines), None)
+@dataclass(frozen=True)
+class Origins:
+    """Where values come from.
+
+    Args:
+        file: The file's name; None if the values are of no file.
+        lines: Line of each value that the file gives, by its path of keys.
+        override_of: The override that each value of the command line comes from, by the value's path.
+    """
+
+    file: str | None = None
+    lines: Mapping[yamltext.FileKey, int] = dataclasses.field(default_factory=dict)
+    override_of: Mapping[yamltext.FileKey, str] = dataclasses.field(default_factory=dict)
+
+    def locate(self, path: yamltext.FileKey) -> tuple[str | None, int | None]:
+        """Return the file and the line, or the override, of the value at `path` or of the nearest key around it."""
+        for n in range(len(path), -1, -1):
+            if path[:n] in self.override_of:
+                return f"--set {self.override_of[path[:n]]}", None
+            if path[:n] in self.lines:
+                return self.file, self.lines[path[:n]]
+        return self.file, None
+
+    def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
+        """Return where the file has the value at `path`."""
+        return path
+
+    def error(self, message: str, path: yamltext.FileKey, edits: Iterable[Edit] = ()) -> ConfigError:
+        """Return a ConfigError that begins with the path in the file and has its line; the edits that mend it are made there."""
+        file, line = self.locate(path)
+        path = self.path_in_file(path)
+        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
+        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 
 @dataclass(frozen=True)
@@ -84,28 +113,23 @@ class Place:
 
     Args:
         path: Its path of keys.
-        locate: Returns the file and line of a path.
+        origins: Where the values come from.
         bare_yn: Paths of a bare `y` or `n`, which YAML reads as a boolean.
-        path_in_file: Returns where the file has the value at a path; the same path by default.
     """
 
-    path: yamltext.RawPath
-    locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
-    bare_yn: frozenset[yamltext.RawPath] = frozenset()
-    path_in_file: Callable[[yamltext.RawPath], yamltext.RawPath] = tuple
+    path: yamltext.FileKey
+    origins: Origins
+    bare_yn: frozenset[yamltext.FileKey] = frozenset()
 
     def at(self, key: str | int) -> Place:
-        return Place((*self.path, key), self.locate, self.bare_yn, self.path_in_file)
+        return Place((*self.path, key), self.origins, self.bare_yn)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
-        """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
-        file, line = self.locate(self.path)
-        path = self.path_in_file(self.path)
-        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
-        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
+        """Return a ConfigError about the value; see `Origins.error`."""
+        return self.origins.error(message, self.path, edits)
 
 
-def dotted(path: yamltext.RawPath) -> str:
+def dotted(path: yamltext.FileKey) -> str:
     """Return `jobs.cpu.args` for a path of keys; an index is written in brackets."""
     text = ""
     for part in path:

@@ -14,7 +14,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.errors import meant
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.strict import stem
-from vertexrig.yamltext import RawPath
+from vertexrig.yamltext import FileKey
 
 if TYPE_CHECKING:
     from vertexrig.spec.parameters import Parameter
@@ -124,7 +124,7 @@ class Pool:
         return list(self.program.get("command", ()))
 
     @property
-    def line(self) -> list[str]:
+    def words(self) -> list[str]:
         """The words of its container's command, and of its args."""
         return [*self.command, *self.args]
 
@@ -185,11 +185,11 @@ class Document:
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     placeholders: Mapping[str, list[str]] = field(default_factory=dict)
-    paths: Mapping[RawPath, str] = field(default_factory=dict)
+    paths: Mapping[FileKey, str] = field(default_factory=dict)
     foreign: bool = False
 
     @cached_property
-    def locations(self) -> dict[str, RawPath]:
+    def locations(self) -> dict[str, FileKey]:
         """Keys in the file of each value by its canonical path."""
         found = {path: location for location, path in self.paths.items()}
         # for a single value in place of a list, only item [0] has a location; it is also the list's
@@ -232,8 +232,8 @@ class Document:
         """Its pools that make machines."""
         return tuple(pool for pool in self.pools if pool.makes_machines)
 
-    def reported(self, path: str) -> bool:
-        """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
+    def refused_at(self, path: str) -> bool:
+        """Whether the strict reading refused the value at `path`, one around it, or a misspelt key that is meant for it.
 
         A check that misses a value then finds nothing, so that one mistake is reported once.
         """
@@ -268,9 +268,9 @@ class Document:
                 unknown[parent] = (*unknown.get(parent, ()), key)
         return _Refused("" in paths, paths, {key for keys in unknown.values() for key in keys}, unknown)
 
-    def refused(self, path: str) -> bool:
-        """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
-        if self.reported(path):
+    def refused_in(self, path: str) -> bool:
+        """Whether `refused_at` holds for `path`, or the strict reading refused something inside its value."""
+        if self.refused_at(path):
             return True
         inside = (f"{path}.", f"{path}[")
         errors = (found.path for found in self.findings if found.severity is Severity.ERROR)

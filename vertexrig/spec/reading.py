@@ -97,7 +97,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, fo
     taken = kind or _sniff(data)
     root = descriptors.message(taken)
     reader = strict.Reader(reading, file, root, foreign=foreign)
-    prefix: yamltext.RawPath = ()
+    prefix: yamltext.FileKey = ()
     if foreign and data and not _concerns(data, kind):
         reader.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
         return Document(taken, {}, tuple(reader.findings), file, reader.lines)

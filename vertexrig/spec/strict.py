@@ -235,20 +235,20 @@ class Reader:
     In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
 
-    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, foreign: bool = False) -> None:
+    def __init__(self, reading: yamltext.Reading, file: str, root: Message, *, foreign: bool) -> None:
         self.reading, self.file, self.root, self.foreign = reading, file, root, foreign
         self.findings: list[Finding] = []
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
-        self.paths: dict[yamltext.RawPath, str] = {}  # `path` by `raw`
-        self.mistyped: set[yamltext.RawPath] = set()  # `raw` of values of a wrong type
+        self.paths: dict[yamltext.FileKey, str] = {}  # `path` by `raw`
+        self.mistyped: set[yamltext.FileKey] = set()  # `raw` of values of a wrong type
         self.depth = 0
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
         self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
-    def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "", **more: Any) -> None:
+    def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:
         if self.full(rule):
             self.counts[rule] += 1
             return
@@ -283,20 +283,17 @@ class Reader:
         self.spelling()
         for note in self.reading.notes:
             path = self.paths.get(note.path, ".".join(str(part) for part in note.path))
-            fix = note.fix or (
-                "keep one of them"
-                if note.kind == "duplicate-key"
-                else "quote it if it is text"
-                + (f", or write {yamltext.scalar(note.value)}" if note.value is not None else "")
-            )
+            value = f", or write {yamltext.scalar(note.value)}" if note.value is not None else ""
+            fix = note.fix or f"quote it if it is text{value}"
             # write what gcloud reads: safe, except for numbers such as 012 (surely a mistake), and not where text belongs
-            edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)
-            noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
+            edits = () if note.path in self.mistyped else write(note.value, safe=note.kind != "octal")
+            rule = "yaml-duplicate-key" if note.kind == "duplicate-key" else "yaml-two-readings"
+            noted = finding(rule, path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)
         for rule, first in self.rest.items():
             self.findings.append(left_out([first], self.counts[rule] - MOST))
 
-    def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+    def message(self, data: Any, schema: Message, raw: yamltext.FileKey, path: str) -> dict[str, Any]:
         if self.depth == MOST_DEPTH:
             text = f"{schema.name} is more than {MOST_DEPTH} messages deep, which no reader of the service follows"
             self.report("nested-too-deep", raw, path, text, "use fewer levels of conditional parameters")
@@ -307,13 +304,13 @@ class Reader:
         finally:
             self.depth -= 1
 
-    def fields(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+    def fields(self, data: Any, schema: Message, raw: yamltext.FileKey, path: str) -> dict[str, Any]:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
         result: dict[str, Any] = {}
         # the alternative that is set: its name, `raw` and `path`
-        unions: dict[str, tuple[str, yamltext.RawPath, str]] = {}
+        unions: dict[str, tuple[str, yamltext.FileKey, str]] = {}
         for key, value in data.items():
             key = str(key)
             field_ = schema.by_name.get(key)
@@ -344,10 +341,10 @@ class Reader:
             result[field_.json_name] = canonical
         return result
 
-    def unknown(self, key: str, value: Any, schema: Message, raw: yamltext.RawPath, path: str) -> None:
+    def unknown(self, key: str, value: Any, schema: Message, raw: yamltext.FileKey, path: str) -> None:
         if self.counts["unknown-field"] >= MOST:  # it is not shown, so nothing is looked up
             return self.report("unknown-field", raw, path, "")
-        targets, from_top = belongs(key, schema, self.root or schema)
+        targets, from_top = belongs(key, schema, self.root)
         edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         self.paths[raw] = path
@@ -372,10 +369,10 @@ class Reader:
                 edits = (Edit(value, f"{above}.{targets[0]}" if above else targets[0], safe=name == key), *REMOVE)
         self.report("unknown-field", raw, path, text, fix, edits=edits)
 
-    def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
+    def snake_case(self, key: str, name: str, raw: yamltext.FileKey, path: str) -> None:
         # seen: gcloud hands a custom job's keys on as they are
         if not self.snakes:
-            tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+            tuning = self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
             # a file is for gcloud, which fails on them in a tuning job; a REST body may have them, and it is not foreign
             severity = Severity.ERROR if tuning and self.foreign else None
@@ -386,7 +383,7 @@ class Reader:
         """Report all keys in snake_case in one finding: a file from the SDK has only such keys."""
         if not self.snakes:
             return
-        tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+        tuning = self.root.name == "HyperparameterTuningJob"
         names = {key: name for key, name, _ in self.snakes}
         it = "it" if len(names) == 1 else "them"
         gcloud = (
@@ -399,7 +396,7 @@ class Reader:
         edits = tuple(Edit(path=path, key=name) for _, name, path in self.snakes)
         self.findings[self.first_snake] = replace(first, message=text, fix=fix, more_paths=paths, edits=edits)
 
-    def field(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
+    def field(self, value: Any, field_: Field, raw: yamltext.FileKey, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
@@ -428,7 +425,7 @@ class Reader:
             return [{} if item is _DROP else item for item in items]
         return [item for item in items if item is not _DROP]
 
-    def bounded(self, value: list[Any], field_: Field, raw: yamltext.RawPath, path: str) -> list[Any]:
+    def bounded(self, value: list[Any], field_: Field, raw: yamltext.FileKey, path: str) -> list[Any]:
         """Return the items of a list that may be there: every rule looks at each of them."""
         limit = LIST_LIMITS.get(field_.name)
         most = load().limits.integer(limit) if limit else MOST_ITEMS
@@ -439,13 +436,13 @@ class Reader:
         self.report("list-length", raw, path, text, f"keep {most:,} of them")
         return value[:most]
 
-    def map(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
+    def map(self, value: Any, field_: Field, raw: yamltext.FileKey, path: str) -> Any:
         if not isinstance(value, dict):
             return self.wrong(value, "a mapping", raw, path)
         found = {str(k): self.single(v, field_, (*raw, k), f"{path}.{k}") for k, v in value.items()}
         return {k: v for k, v in found.items() if v is not _DROP}
 
-    def single(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
+    def single(self, value: Any, field_: Field, raw: yamltext.FileKey, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
@@ -468,14 +465,14 @@ class Reader:
             return value if isinstance(value, bool) else self.wrong(value, "true or false", raw, path, write(spelt))
         return self.text(value, raw, path)
 
-    def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, edits: tuple[Edit, ...] = ()) -> Any:
+    def wrong(self, value: Any, wanted: str, raw: yamltext.FileKey, path: str, edits: tuple[Edit, ...] = ()) -> Any:
         if not self.unfilled(value, path):
             self.mistyped.add(raw)
             text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
             self.report("wrong-type", raw, path, text, value_type=type(value), edits=edits)
         return _DROP
 
-    def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
+    def text(self, value: Any, raw: yamltext.FileKey, path: str) -> Any:
         if isinstance(value, str):
             # half of a surrogate pair, which JSON can write as \ud800 and UTF-8 cannot
             if any("\ud800" <= char <= "\udfff" for char in value):
@@ -488,7 +485,7 @@ class Reader:
         bare = value is not None and not isinstance(value, (dict, list))
         return self.wrong(value, "text", raw, path, (Edit(Act.QUOTE),) if bare else ())
 
-    def enum(self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str) -> Any:
+    def enum(self, value: Any, schema: Enum, raw: yamltext.FileKey, path: str) -> Any:
         if isinstance(value, str) and value in schema.numbers:
             return value
         # protobuf's JSON takes an enum's number as well as its name
@@ -516,7 +513,7 @@ class Reader:
         self.report("unknown-enum-value", raw, path, f"{text} {guess}", edits=write(best))
         return _DROP
 
-    def not_here(self, accelerator: str, raw: yamltext.RawPath) -> tuple[str, str]:
+    def not_here(self, accelerator: str, raw: yamltext.FileKey) -> tuple[str, str]:
         """Return why the machineSpec at `raw` cannot have an accelerator, and what to write instead; "" if it can."""
         row = load().accelerators.get(accelerator)
         if row is None:
@@ -539,7 +536,7 @@ class Reader:
         )
         return text, f"write {accelerator}, and a machine of {row.series}"
 
-    def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
+    def integer(self, value: Any, kind: int, raw: yamltext.FileKey, path: str) -> Any:
         number: int | None = None
         if isinstance(value, int) and not isinstance(value, bool):
             number = value
@@ -554,7 +551,7 @@ class Reader:
             return self.wrong(value, f"a whole number from {low} to {high}", raw, path)
         return number
 
-    def number(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
+    def number(self, value: Any, raw: yamltext.FileKey, path: str) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
                 number = float(value)
@@ -571,7 +568,7 @@ class Reader:
             return number
         return self.wrong(value, "a number", raw, path)
 
-    def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
+    def well_known(self, value: Any, name: str, raw: yamltext.FileKey, path: str) -> Any:
         if name == "Duration":
             seconds = duration_seconds(value)
             # the range of google.protobuf.Duration: 10,000 years

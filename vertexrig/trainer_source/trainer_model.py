@@ -411,7 +411,7 @@ class TrainerSource:
         ]
         return begun[0] if len(begun) == 1 else None
 
-    def cluster(self, word: str) -> list[tuple[Flag, str | None]]:
+    def short_flags(self, word: str) -> list[tuple[Flag, str | None]]:
         """Return the flags of a word such as `-vv` or `-b32`, each with its value; empty if the word is something else."""
         found: list[tuple[Flag, str | None]] = []
         rest = word[1:] if word.startswith("-") and not word.startswith("--") else ""

@@ -84,7 +84,7 @@ def examine(loaded: Loaded) -> Iterator[Result]:
     storage = Storage(project.bucket) if project.bucket else None
     subject = Subject(loaded, Vertex(project.project, project.region), storage, deploy.gcloud, date.today())
     triggered = bool(project.schedules) or any(
-        path[:1] == ("trigger",) for path in (*loaded.lines, *loaded.override_of)
+        path[:1] == ("trigger",) for path in (*loaded.origins.lines, *loaded.origins.override_of)
     )
     checks = [check for check in CHECKS if triggered or check not in OF_TRIGGER]
     # one check that cannot be made does not keep the others from being made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vertexrig import checks, spec, variables
 from vertexrig.catalog import Catalog, Image, load
-from vertexrig.checks import naming
-from vertexrig.checks.model import IGNORE_MARK, BuiltImage, Problem
+from vertexrig.checks.model import IGNORE_MARK, BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project.config import Loaded
@@ -28,16 +27,15 @@ from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
-from vertexrig.yamltext import RawPath, scalar
+from vertexrig.yamltext import FileKey, scalar
 
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
+    from vertexrig.package.imports import Fit
     from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _PROJECT_KEYS = {"region-unknown": ("region",)}
 """Project-file key of a finding whose value is not in the spec, by rule."""
-GCLOUD_REFUSES = "pool-empty-gcloud"
-"""The rule on what the API takes and gcloud does not."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,9 @@ class Prepared:
     """A job or sweep rendered, read back strictly, and checked.
 
     Args:
-        rendered: The YAML and the gcloud command.
+        rendered: The YAML.
         document: The YAML as the strict reading takes it.
-        yaml_findings: What the checks found. Each names the project file, but its line is one of the rendered YAML; `findings` corrects that.
+        yaml_findings: What the checks found, with lines of the rendered YAML.
         workspace: The project it comes from.
         candidate: Number of the candidate: 1 is the job or sweep without changes, its `candidates` count from 2.
         first: For a candidate from 2 on, the job or sweep without changes.
@@ -111,7 +109,7 @@ class Prepared:
         return replace(self, rendered=rendered, document=self.workspace.read(rendered))
 
 
-class _TrainerOf(NamedTuple):
+class _FoundTrainer(NamedTuple):
     """The trainer that a document runs.
 
     Args:
@@ -130,7 +128,6 @@ class Workspace:
 
     Args:
         loaded: The project.
-        templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to check every document with, in place of the project's.
         program: How the user types this program, for commands that a message proposes.
@@ -142,13 +139,12 @@ class Workspace:
         self,
         loaded: Loaded,
         *,
-        templates: Path | None = None,
         region: str | None = None,
         trainer: Path | None = None,
         program: str = "vertexrig",
         uploaded: Uploaded | None = None,
     ) -> None:
-        self.loaded, self._templates, self._region, self._named_trainer = loaded, templates, region, trainer
+        self.loaded, self._region, self._named_trainer = loaded, region, trainer
         self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
         self._image_programs: dict[tuple[Path, str], TrainerSource] = {}  # `known` of `read_container`
@@ -165,7 +161,7 @@ class Workspace:
 
     @cached_property
     def renderer(self) -> Renderer:
-        return Renderer(self.loaded, self.catalog, templates=self._templates, uploaded=self._uploaded)
+        return Renderer(self.loaded, self.catalog, self._uploaded)
 
     def overridden(self, loaded: Loaded) -> Workspace:
         """Return the same project after overrides, with the catalog and the compiled templates that are here already."""
@@ -208,13 +204,7 @@ class Workspace:
         document = self.read(rendered)
         if not check:
             return Prepared(rendered, document, [], self)
-        silenced = self.silenced(name)
-        found = checks.check(document, self.context(document), silenced)
-        found += [one for one in self._outside_the_spec(rendered.view) if one.id not in silenced]
-        if "requirements" not in silenced:
-            found += self._requirements(rendered.view, document)
-        submit = self.command_line("submit", name)
-        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        found = checks.check(document, self.context(document, rendered.view), self.silenced(name))
         if IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
@@ -224,59 +214,30 @@ class Workspace:
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
-    def _outside_the_spec(self, view: View) -> list[Finding]:
-        """Return findings on values that are not part of the spec: display name, labels and KMS key."""
-        outside = {
-            "display-name": naming.check_display_name(view.display_name, self.catalog),
-            "labels": naming.check_labels(view.labels, self.catalog),
-        }
-        if view.kms_key_name:
-            from vertexrig.checks import identity  # few jobs have a key
-
-            outside["kms-key"] = identity.check_kms_key(view.kms_key_name, self._region or self.loaded.project.region)
-        found = [one for rule, problems in outside.items() for one in checks.findings(rule, problems)]
-        return [replace(one, file=str(self.loaded.file)) for one in found]
-
-    def _requirements(self, view: View, document: spec.Document) -> list[Finding]:
-        """Return the findings of rule `requirements`: what `vertexrig package` would refuse or leave out.
-
-        The rule needs the trainer's folder, so `checks.check` cannot run it.
-        """
-        if self._uploaded is not None:
-            return []
-        problems: dict[str, Problem] = {}
-        for tf_version, uri in view.packages.items():
+    def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
+        """Yield how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path."""
+        packages = view.packages if view is not None and self._uploaded is None else {}
+        for tf_version, uri in packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
             trainer = self.trainer(pool.module) if pool is not None else None
-            if pool is None or trainer is None:
-                continue
-            # imported here: the trigger has no trainer folder and does not load these modules
-            from vertexrig.checks import trainer_files
-            from vertexrig.package.imports import fit
-            from vertexrig.package.sources import gather
+            if pool is not None and trainer is not None:
+                # imported here: the trigger has no trainer folder and does not load these modules
+                from vertexrig.package.imports import fit
+                from vertexrig.package.sources import gather
 
-            named = self._named_trainer
-            sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
-            for problem in trainer_files.check_requirements(fit(sources, trainer, tf_version), pool.program_path):
-                problems.setdefault(problem.message, problem)  # the same for two versions is said once
-        return checks.findings("requirements", problems.values(), document)
-
-    def _trainer_folder(self) -> Path:
-        """Return the folder of `--trainer`, otherwise that of the project's trainer."""
-        return self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+                named = self._named_trainer
+                sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
+                yield pool.program_path, fit(sources, trainer, tf_version)
 
     def read(self, rendered: Rendered) -> spec.Document:
-        """Return the rendered YAML, read strictly.
-
-        Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
-        """
+        """Return the rendered YAML, read strictly; its findings have lines of the YAML."""
         # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
-        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, foreign=False)
+        return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
-        """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
+        """Return the trainer of `--trainer`, otherwise the project's, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
-            folder = self._trainer_folder()
+            folder = self._named_trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
             self._trainers[module] = None
             if folder.exists():
                 # imported here: the trigger has no trainer folder and does not load this module
@@ -285,10 +246,19 @@ class Workspace:
                 self._trainers[module] = read_trainer(folder, module, self.loaded.output("build/cache"))
         return self._trainers[module]
 
-    def context(self, document: spec.Document) -> checks.Context:
-        """Return the facts that the checks use in addition to the document."""
+    def context(self, document: spec.Document, view: View | None = None) -> checks.Context:
+        """Return the facts that the checks use in addition to the document.
+
+        Args:
+            view: The job or sweep of the project that the document was rendered from; None for a file from elsewhere.
+        """
         built = _built_images(self.loaded, document)
-        found = self._trainer_of(document, built)
+        found = self._find_trainer(document, built)
+        flags: dict[str, Any] = {}
+        if view is not None:
+            flags = {"displayName": view.display_name, "labels": view.labels}
+            if view.kms_key_name:
+                flags["encryptionSpec"] = {"kmsKeyName": view.kms_key_name}
         return checks.Context(
             self.catalog,
             region=self._region or self.loaded.project.region,
@@ -297,9 +267,12 @@ class Workspace:
             trainer_recognised=found.recognised,
             built=built,
             advice=self._uploaded is None,
+            flags=flags,
+            fits=lambda: self._fits(view, document),
+            submit=self.command_line("submit", view.name) if view is not None else "",
         )
 
-    def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _TrainerOf:
+    def _find_trainer(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _FoundTrainer:
         """Return the trainer that a document runs.
 
         A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
@@ -310,23 +283,25 @@ class Workspace:
         modules = {pool.module for pool in document.pools if pool.module}
         if modules:
             if named and len(modules) > 1:
-                return _TrainerOf(None, f"its pools run several modules: {', '.join(sorted(modules))}")
+                return _FoundTrainer(None, f"its pools run several modules: {', '.join(sorted(modules))}")
             ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
             runs_it = named or (len(modules) == 1 and modules <= ours)
-            return _TrainerOf(self.trainer(modules.pop()) if runs_it else None)
+            return _FoundTrainer(self.trainer(modules.pop()) if runs_it else None)
         pool = _container_pool(document)
         if pool is None:
-            return _TrainerOf(None, "no pool has a pythonModule or an image" if named else "")
+            return _FoundTrainer(None, "no pool has a pythonModule or an image" if named else "")
         if pool.image in built:
-            return _TrainerOf(self.trainer(_module_of(pool) or project.trainer.module))
+            return _FoundTrainer(self.trainer(_module_of(pool) or project.trainer.module))
         found = self.image_program(pool)
         if named:
             if found is None:
-                return _TrainerOf(None, "no pool has a pythonModule or an image")
-            return _TrainerOf(found.source, found.reason, found.recognised)
+                return _FoundTrainer(None, "no pool has a pythonModule or an image")
+            return _FoundTrainer(found.source, found.reason, found.recognised)
         if found is not None and found.source is not None:
-            return _TrainerOf(found.source)
-        return _TrainerOf(self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None)
+            return _FoundTrainer(found.source)
+        return _FoundTrainer(
+            self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None
+        )
 
     def image_program(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
@@ -364,17 +339,16 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def command_line(self, *words: object, literal: bool = False, environ: Mapping[str, str] | None = None) -> str:
-        """Return a command line for this project, with the variables and options that select it: `--file`, `--set`, `--templates`.
+    def command_line(self, *words: object, for_paste: bool = False, environ: Mapping[str, str] | None = None) -> str:
+        """Return a command line for this project, with the variables and options that select it.
 
         Args:
             words: The verb, its arguments, and further options.
-            literal: The line is printed with the values of variables, not as part of a message (`variables.assigned`).
+            for_paste: Set all variables, as for `variables.assigned`.
             environ: Environment variables to set, in place of the values that this command had.
         """
-        templates = ("--templates", self._templates) if self._templates is not None else ()
-        sets = {**variables.assigned(literal=literal), **(environ or {})}
-        return command_line(*words, *self.loaded.words, *templates, program=self._program, environ=sets)
+        sets = {**variables.assigned(for_paste=for_paste), **(environ or {})}
+        return command_line(*words, *self.loaded.words, program=self._program, environ=sets)
 
     def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
         """Return findings that point at the project file: its line or the override, and fixes written with its keys."""
@@ -384,21 +358,19 @@ class Workspace:
         view = rendered.view
         keys = SourceKeys(self.loaded, view, document)
         args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
-        shown = []
-        for finding in found:
-            key = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
+
+        def in_file(finding: Finding) -> Finding:
+            key, edits = keys.find(finding.path), tuple(map(keys.edit, finding.edits))
+            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `keys` looks
+                key = _PROJECT_KEYS[finding.id]
+                edits = tuple(replace(one, location=self.loaded.origins.path_in_file(key)) for one in finding.edits)
             origin = self.loaded.origin(key) or self.loaded.origin(view.key)
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
-            edits = tuple(map(keys.edit, finding.edits))
-            if finding.id in _PROJECT_KEYS and edits:
-                edits = (replace(edits[0], location=key),)
-            edits = tuple(
-                replace(one, location=one.location and self.loaded.path_in_file(one.location)) for one in edits
-            )
-            shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
-        return shown
+            return replace(finding, file=str(self.loaded.file), line=line, given=given, fix=fix, edits=edits)
+
+        return [in_file(finding) for finding in found]
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
@@ -412,8 +384,8 @@ class Workspace:
             found += comments.problems(text, file, checks.rule_ids(), by_comment)
         return document, found
 
-    def silenced(self, name: str | None = None) -> Mapping[str, str]:
-        """Return the reasons for silenced findings by rule id: the project's, and those of a job or sweep."""
+    def silenced(self, name: str | None = None) -> frozenset[str]:
+        """Return the ids of the rules that the project file silences, for all jobs or for the job or sweep `name`."""
         project = self.loaded.project
         groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
         found = self.loaded.runnable(name) if name else None
@@ -427,7 +399,7 @@ class Workspace:
             for rule in silence:
                 if rule not in known:
                     raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
-        return {rule: reason for _, silence in groups for rule, reason in silence.items()}
+        return frozenset(rule for _, silence in groups for rule in silence)
 
 
 def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
@@ -463,7 +435,7 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
     return found
 
 
-def _is_list_argument(finding: Finding, key: RawPath, args_have_keys: bool) -> bool:
+def _is_list_argument(finding: Finding, key: FileKey, args_have_keys: bool) -> bool:
     """Whether a finding is about an argument that the project file has as a word of a list, not under a key of its own."""
     is_argument = finding.path.rpartition(".")[2].startswith("args")
     return is_argument and not (args_have_keys and key and isinstance(key[-1], str))
@@ -478,8 +450,3 @@ def _module_of(pool: spec.Pool) -> str:
     """Return the module that a pool on an image of the project runs; empty if it runs the trainer's module."""
     command = [str(word) for word in (pool.container or {}).get("command", ())]
     return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else ""
-
-
-def _through_the_api(finding: Finding, submit: str) -> Finding:
-    """Return a warning in place of an error that only gcloud reports: `submit` sends a job of the project through the API."""
-    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")

@@ -20,7 +20,7 @@ from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import camel, snake
 from vertexrig.spec.document import Document
-from vertexrig.yamltext import RawPath, read
+from vertexrig.yamltext import FileKey, read
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _ROLES_OF_POOL = (("chief",), ("worker",), ("reduction_server", "ps"), ("evaluator",))
@@ -43,7 +43,7 @@ class SourceKeys:
     document: Document
 
     @cached_property
-    def keys(self) -> Mapping[RawPath, RawPath]:
+    def keys(self) -> Mapping[FileKey, FileKey]:
         """The key of each value of the job that the project file gives, by the value's path in it."""
         found = {}
         for path in _leaves(self.document.data):
@@ -55,7 +55,7 @@ class SourceKeys:
                 path = (*above, *_camel(leaf))
                 found[path] = (*source, *leaf)
         # in the API these are not part of the spec, so the document does not have them
-        outside: dict[RawPath, RawPath] = {
+        outside: dict[FileKey, FileKey] = {
             ("displayName",): ("display_name",),
             ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
         }
@@ -63,20 +63,22 @@ class SourceKeys:
         return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
 
     @cached_property
-    def _below(self) -> Mapping[RawPath, list[RawPath]]:
+    def _below(self) -> Mapping[FileKey, list[FileKey]]:
         """The keys of all values at or below each path of the job, built once for any number of findings."""
-        found: dict[RawPath, list[RawPath]] = {}
+        found: dict[FileKey, list[FileKey]] = {}
         for path, key in self.keys.items():
             for end in range(1, len(path) + 1):
                 found.setdefault(path[:end], []).append(key)
         return found
 
-    def find(self, path: str) -> RawPath:
-        """Return the key of the project file for the value at `path` of the job, also for a missing value; () if it has none.
+    def find(self, path: str) -> FileKey:
+        """Return the key of the project file for the value at `path` of the job; () if it has none.
 
-        For a mapping or list it is the innermost key that contains the keys of all its values. In a worker pool, keys of its
-        role go before those of the job, and these before those of the trainer. For a missing value it is the key that contains
-        those of its neighbours.
+        | value | its key | example |
+        | --- | --- | --- |
+        | a value of the file | its own | `scheduling.timeout`: jobs.NAME.timeout |
+        | a mapping or list | the innermost that contains the keys of all its values (`_nearest`) | `workerPoolSpecs[1]`: jobs.NAME.worker |
+        | missing | the one that contains the keys of its neighbours | `workerPoolSpecs[0].diskSpec`: jobs.NAME |
         """
         wanted = _steps(path)
         end = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in self._below), 0)
@@ -84,13 +86,9 @@ class SourceKeys:
             return ()
         keys, missing = self._below[wanted[:end]], end < len(wanted)
         in_pool = "workerPoolSpecs" in wanted[: end - 1]  # a pool or something in it, not the list itself
-        of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
-        if in_pool and missing and not of_entries:
+        if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
             return ()  # only trainer keys around: the missing value belongs to the job
-        of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
-        nearest = of_role or of_entries or keys
-        # keys of a sweep and of its job have nothing in common: those of the job count
-        found = _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
+        found = _nearest(keys, in_pool)
         # drop the neighbour's own last key: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
 
@@ -100,6 +98,7 @@ class SourceKeys:
         key = self.keys.get(path) or (self._key(path) if path else ())
         if not key:
             return edit
+        key = self.loaded.origins.path_in_file(key)
         if edit.key:
             return replace(edit, location=key, key=edit.key if key[-1] == path[-1] else snake(edit.key))
         old = _value(self.document.data, path)
@@ -113,7 +112,7 @@ class SourceKeys:
             return replace(edit, location=key, key=edit.value)
         return replace(edit, location=key)
 
-    def _key(self, path: RawPath) -> RawPath:
+    def _key(self, path: FileKey) -> FileKey:
         view = self.view
         if view.sweep is None:
             return self._key_of_job(path)
@@ -132,7 +131,7 @@ class SourceKeys:
                 return (*view.key, "study", *_snake(rest))
         return (*view.key, *_snake(path))
 
-    def _key_of_job(self, path: RawPath) -> RawPath:
+    def _key_of_job(self, path: FileKey) -> FileKey:
         match path:
             case ("workerPoolSpecs", int(index), *rest):
                 return self._key_of_pool(index, tuple(rest[1:] if rest[0] in _FLAT else rest))
@@ -143,7 +142,7 @@ class SourceKeys:
             return self.view.keys[inner[:1]]
         return (*self.view.job_key, *inner)
 
-    def _key_of_pool(self, index: int, path: RawPath) -> RawPath:
+    def _key_of_pool(self, index: int, path: FileKey) -> FileKey:
         roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
         pool = next((self.view.pools[role] for role in roles if self.view.pools[role] is not None), None)
         if pool is None:
@@ -173,27 +172,39 @@ class SourceKeys:
         return (*key, *inner[1:]) if key else ()
 
 
-def _steps(path: str) -> RawPath:
+def _nearest(keys: Sequence[FileKey], in_pool: bool) -> FileKey:
+    """Return the innermost key that contains the keys of a mapping's or list's values.
+
+    In a worker pool, only the keys of its role count if it has any; everywhere, those of jobs and sweeps go before the trainer's.
+    """
+    of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
+    of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
+    nearest = of_role or of_entries or keys
+    # keys of a sweep and of its job have nothing in common: those of the job count
+    return _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
+
+
+def _steps(path: str) -> FileKey:
     """Return the keys and indexes of a path such as `workerPoolSpecs[0].replicaCount`."""
     return tuple(int(index) if index else name for name, index in _STEP.findall(path))
 
 
-def _snake(path: Sequence[str | int]) -> RawPath:
+def _snake(path: Sequence[str | int]) -> FileKey:
     return tuple(snake(step) if isinstance(step, str) else step for step in path)
 
 
-def _common(paths: Sequence[RawPath]) -> RawPath:
+def _common(paths: Sequence[FileKey]) -> FileKey:
     first, length = paths[0], min(map(len, paths))
     return next((first[:n] for n in range(length) if any(path[n] != first[n] for path in paths)), first[:length])
 
 
-def _camel(path: RawPath) -> RawPath:
+def _camel(path: FileKey) -> FileKey:
     """Return a path of `spec:` as the API names it; keys of labels are names, not fields."""
     end = path.index("labels") + 1 if "labels" in path else len(path)
     return (*(camel(step) if isinstance(step, str) else step for step in path[:end]), *path[end:])
 
 
-def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
+def _leaves(value: Any, path: FileKey = ()) -> Iterator[FileKey]:
     """Return the path of every value that holds no others."""
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -205,8 +216,8 @@ def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
         yield path
 
 
-def _value(value: Any, path: RawPath) -> Any:
-    """Return the project's value at a path of keys: None if there is no such key, True for a key without a value."""
+def _value(value: Any, path: FileKey) -> Any:
+    """Return the value at a path of keys in the project or the document: None if there is no such key, True for a key without a value."""
     for step in path:
         if isinstance(value, Mapping):
             value = (True if value[step] is None else value[step]) if step in value else None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import Context, check, findings
+from vertexrig.checks import Context, check
 from vertexrig.checks.naming import check_labels
 from vertexrig.checks.storage import bucket_problem
 from vertexrig.finding import Severity
@@ -17,7 +17,8 @@ from vertexrig.finding import Severity
 
 def test_labels_become_findings_of_their_rule() -> None:
     """What `check_labels` finds is told as the rule `labels`, with its severity, source and a fix."""
-    (found,) = findings("labels", check_labels({"Team": "vision"}, load()))
+    job = spec.from_data({"workerPoolSpecs": []}, kind="CustomJobSpec")
+    (found,) = (one for one in check(job, Context(load(), flags={"labels": {"Team": "vision"}})) if one.id == "labels")
     assert (found.id, found.severity, found.path, found.fix) == ("labels", Severity.ERROR, "labels.Team", "write team")
     assert found.source and found.line is None and found.file == ""
 

@@ -122,12 +122,12 @@ def test_a_note_of_many_lines_stays_in_its_row() -> None:
 
 def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long cells are wrapped within the width, no word of theirs lost; a row that cannot fit becomes a block."""
-    monkeypatch.setattr(streams, "width", lambda stream: 40)
+    monkeypatch.setattr(streams, "columns", lambda stream: 40)
     shown = tables.table(HEADINGS, ROWS)
     assert max(map(len, shown.splitlines())) <= 40 and len(shown.splitlines()) > 4
     notes = " ".join(line[20:].strip() for line in shown.splitlines()[2:])
     assert "out of memory: line two of a long, long note | with a bar" in re.sub(r" +", " ", notes)
-    monkeypatch.setattr(streams, "width", lambda stream: 12)
+    monkeypatch.setattr(streams, "columns", lambda stream: 12)
     assert tables.table(HEADINGS, ROWS[:1]) == "trial  1\nlr     0.000123457\nnote   best"
 
 
@@ -216,9 +216,18 @@ def test_one_count(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_suggestions_carry_the_options(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that a message suggests is about the same project: file, overrides and templates come along."""
+    """A command that a message suggests is about the same project: file and overrides come along."""
     (folder / "t").mkdir()
-    more = ["--file", "vertexrig.yaml", "--set", "accelerator_count=3", "--set", "labels.team=a b", "--templates", "t"]
+    more = [
+        "--file",
+        "vertexrig.yaml",
+        "--set",
+        "accelerator_count=3",
+        "--set",
+        "labels.team=a b",
+        "--set",
+        "templates=t",
+    ]
     _, _, err = call(capsys, "rehearse", "gpu", *more)
     found = re.search(r"`([^`]* check gpu [^`]*)`", err)
     assert found is not None and found[1] == f"{next_commands.program()} {shlex.join(['check', 'gpu', *more])}"

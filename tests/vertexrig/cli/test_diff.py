@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.repository.test_ci import PROJECT, TRAIN, git
-from tests.support.tools import REPOSITORY, typed
+from tests.support.tools import typed
 from vertexrig.bring import revision
 from vertexrig.errors import UsageError
-from vertexrig.workspace import Workspace
 
 
 @pytest.fixture
@@ -60,25 +59,6 @@ def test_templates_and_code_count_too(repository: Path) -> None:
     assert "in 2 jobs and sweeps" in typed("diff", cwd=repository).stdout
     assert "one: changed" in typed("diff", "HEAD~1", cwd=repository).stdout
     assert git(repository, "status", "--porcelain") == ""
-
-
-def test_a_rehearsal_is_of_the_templates_that_are_compared(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`--templates` counts for what is rehearsed after the change."""
-    (tmp_path / "own").mkdir()
-    template = (REPOSITORY / "templates/gpu.yaml.j2").read_text()
-    (tmp_path / "own/gpu.yaml.j2").write_text(f"{template.rstrip()}\nenableWebAccess: true\n")
-    seen: list[str] = []
-
-    def kept(workspace: Workspace, name: str) -> None:
-        seen.append(workspace.renderer.render(name).text)
-        raise UsageError("not now")
-
-    monkeypatch.setattr("localvertex.rehearsal.emulator.rehearse", kept)
-    done = typed("diff", "--templates", str(tmp_path / "own"), "--rehearse", "one", cwd=repository)
-    assert "one: changed" in done.stdout, done
-    assert ["enableWebAccess: true" in text for text in seen] == [False, True]
 
 
 def test_a_revision_that_is_not_there_is_refused(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

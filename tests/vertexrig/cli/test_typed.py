@@ -72,7 +72,7 @@ def fixes(jobs: str, head: str = HEAD + BUCKET) -> dict[str, str]:
         (["submit", "cpu", "--worker-pool-spec=machine-type=x"], "keys of a job of the project file: machine_type, replica_count"),
         (["watch", "cpu", "--project=x"], "Set the key project in the project file\n"),
         (["--file", "x", "render", "cpu"], "No such option '--file' before the COMMAND: write it after the COMMAND"),
-        (["render", "cpu", "--outputs=x"], "No such option '--outputs'. (Did you mean one of: '--output'"),
+        (["render", "cpu", "--outputs=x"], "No such option '--outputs'. Did you mean '--output'?"),
     ],
 )  # fmt: skip
 def test_an_option_of_gcloud_names_the_key(typed: Typed, words: list[str], message: str) -> None:

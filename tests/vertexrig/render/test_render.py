@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.tools import examples
 from vertexrig import spec, yamltext
 from vertexrig.catalog import load
+from vertexrig.cli.creation import gcloud_command
 from vertexrig.errors import ConfigError, ConfigErrors, TemplateError, UsageError, VertexrigError
 from vertexrig.project import config
 from vertexrig.render import renderer as render
@@ -41,7 +42,10 @@ def project(text: str, *overrides: str, target: str | None = None, folder: Path 
 def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
     """Each topology and option renders to its golden file, byte for byte, with the gcloud command at its end."""
     rendered = RENDERER.render(name)
-    golden(f"jobs/{name}.yaml", f"{rendered.text}# {rendered.shell_command(f'build/jobs/{name}.yaml')}\n")
+    golden(
+        f"jobs/{name}.yaml",
+        f"{rendered.text}# {gcloud_command(LOADED.project, rendered.view, f'build/jobs/{name}.yaml')}\n",
+    )
 
 
 @pytest.mark.parametrize("image", ["prebuilt", "build"])
@@ -52,7 +56,8 @@ def test_golden_of_this_repository(name: str, image: str, golden: Callable[[str,
     rendered = renderer.render(name)
     # the hash of the trainer's sources, which are not what is tested
     text = re.sub(r"(?<=[+:])[0-9a-f]{12}\b", "HASH", rendered.text)
-    golden(f"repository/image-{image}/{name}.yaml", f"{text}# {rendered.shell_command(f'build/jobs/{name}.yaml')}\n")
+    command = gcloud_command(renderer.loaded.project, rendered.view, f"build/jobs/{name}.yaml")
+    golden(f"repository/image-{image}/{name}.yaml", f"{text}# {command}\n")
 
 
 PREBUILT = [
@@ -108,7 +113,7 @@ def test_rendered_jobs_read_strictly_and_alike_everywhere(name: str) -> None:
     """What is rendered gives no finding in the strict reading, is Google's message, and PyYAML reads it the same."""
     rendered = RENDERER.render(name)
     document = spec.parse(rendered.text, foreign=False)
-    assert document.findings == () and document.kind == rendered.kind
+    assert document.findings == () and document.kind == rendered.view.kind
     messages.to_message(document.kind, document.data)
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
 
@@ -244,7 +249,7 @@ def test_what_yaml_cannot_hold_is_refused(value: Any) -> None:
 def test_the_command_is_quoted_for_a_shell() -> None:
     """The printed command splits back into the words meant, whatever the display name holds."""
     renderer = project("jobs: {c: {machine_type: e2-standard-4}}", 'display_name=it\'s $HOME; rm -rf "x"', target="c")
-    line = renderer.render("c").shell_command("a b.yaml")
+    line = gcloud_command(renderer.loaded.project, renderer.view("c"), "a b.yaml")
     assert shlex.split(line)[-2:] == ['--display-name=it\'s $HOME; rm -rf "x"', "--config=a b.yaml"]
 
 

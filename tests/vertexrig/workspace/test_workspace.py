@@ -360,7 +360,8 @@ def test_a_run_reaches_whatever_a_template_makes_of_its_folder(tmp_path: Path) -
         "workerPoolSpecs:\n- replicaCount: 1\nscheduling:\n  timeout: {{ (job.base_output_directory|length) ~ 's' }}\n"
     )
     (tmp_path / "own.yaml.j2").write_text(template, encoding="utf-8")
-    loaded = workspace("jobs: {j: {topology: own, machine_type: n1-standard-4}}\n").loaded
-    prepared = Workspace(loaded, templates=tmp_path).prepare("j")
+    text = "project: p\nbucket: gs://my-bucket\njobs: {j: {topology: own, machine_type: n1-standard-4}}\n"
+    loaded = config.loads(text + TRAINER, file=Path("vertexrig.yaml"), overrides=[f"templates={tmp_path}"])
+    prepared = Workspace(loaded).prepare("j")
     lengths = [one.document.job["scheduling"]["timeout"] for one in (prepared, prepared.in_run(RUN))]
     assert lengths == ["21s", f"{22 + len(RUN)}s"]
