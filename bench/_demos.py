@@ -48,7 +48,7 @@ def stack(
                 place.mkdir()
                 (place / "main.py").write_text(source)
                 images[pattern] = LocalImage(str(place), ("python", "main.py"))
-            settings["run"] = RunOptions(images=images, engine="none", grace=0.2, warm=False)
+            settings["options"] = RunOptions(images=images, engine="none", grace=0.2, warm=False)
         with server.running(Settings(folder / ".vertexrig", **settings)) as here:
             server.make_bucket(here, "demo-bucket")
             os.environ.update({**server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)})
