@@ -46,7 +46,7 @@ class ConfigError(VertexrigError):
 
     Args:
         message: What is wrong, with the value, the rule and the choices.
-        file: The file with the value, if it comes from a file.
+        file: The file with the value, or `--set KEY=VALUE`; None if it comes from neither.
         line: Its line, counted from 1.
         edits: Changes of the file that mend it.
     """

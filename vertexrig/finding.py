@@ -83,7 +83,7 @@ class Finding:
         file: The file checked, as the user named it.
         line: The line of `path` in that file, counted from 1; None if the place has no line.
         given: The `KEY=VALUE` of the command line that the value comes from, "" if it comes from the file.
-        more_paths: Other places of the same problem, after `folded`.
+        more_paths: Other places of the same problem.
         key_fix: The fix in project-file terms; "" if replacing API names by file keys in `fix` is enough.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
         edits: Changes of the file that end it; none where only a person can.

@@ -79,8 +79,8 @@ class Reading:
     """A YAML text as data.
 
     Args:
-        data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes.
-        lines: Line of each value, counted from 1, by its path of keys and indexes.
+        data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes. Keys are texts as written, such as `1`.
+        lines: Line of each value, in a mapping of its key, counted from 1, by its path of keys and indexes.
         notes: Values that other YAML readers understand differently.
     """
 
@@ -91,7 +91,7 @@ class Reading:
 
 def read(text: str) -> Reading:
     """Read one YAML document; YamlError if the text is not YAML, holds several documents, or expands to too much."""
-    most = max(MAX_VALUES, len(text) // 10)
+    most = max(MAX_VALUES, len(text) // 10)  # more for a longer text, of which nothing need be multiplied
     # Python's search for cycles goes over all nodes again and again while they are made: it took two thirds of the time
     # of a text of 1 MB (2026-11-21).
     collecting = gc.isenabled()

@@ -44,7 +44,7 @@ class Watcher:
         state: Called with the resource name of a custom job and its new state, after each change except those to QUEUED, and those by
             which a restarted server queues the job again.
         trial: Called with a trial, as a tuning job shows it (`Trial.record`), at each change.
-        result: Called with the resource name of a custom job and how it ended, before its last state.
+        result: Called with the resource name of a custom job and how it ended, before its last state, if its replicas were begun.
     """
 
     line: Callable[[str, Line], None] = lambda name, line: None
@@ -325,8 +325,8 @@ class Jobs:
         if spec.get("persistentResourceId"):
             # Its machines run already; it spares what creating them takes (page persistent-resource-train, 2025-08-28).
             options = replace(options, provision=0.0, slow_start=0.0)
-        owners = [name, *(str(stored.hidden[key]) for key in ("study", "pipeline") if key in stored.hidden)]
-        with _JobLog(self._write, name, self.progress, owners) as log:
+        shown_for = [name, *(str(stored.hidden[key]) for key in ("study", "pipeline") if key in stored.hidden)]
+        with _JobLog(self._write, name, self.progress, shown_for) as log:
 
             def on_state(state: str) -> None:
                 log.enter(state)
@@ -431,20 +431,20 @@ class Jobs:
 class _JobLog:
     """The log of a job that runs: collects its lines, and writes them when `flush` is called or 1,000 have gathered.
 
-    Until the job runs, the last line shown is the progress of the job and of its owners.
+    Until the job runs, the last line shown is the progress of the job, and of the tuning job or pipeline that it is part of.
     """
 
     # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000
 
-    def __init__(self, write: Keep, name: str, progress: dict[str, str], owners: Sequence[str]) -> None:
-        self.write, self.name, self.progress, self.owners = write, name, progress, owners
+    def __init__(self, write: Keep, name: str, progress: dict[str, str], shown_for: Sequence[str]) -> None:
+        self.write, self.name, self.progress, self.shown_for = write, name, progress, shown_for
         self.lines: list[Line] = []
         self.state = PENDING
 
     def enter(self, state: str) -> None:
         self.state = state
-        for owner in self.owners:
+        for owner in self.shown_for:
             self.progress.pop(owner, None)
 
     def add(self, line: Line) -> None:
@@ -452,7 +452,7 @@ class _JobLog:
         if len(self.lines) >= self._MOST:
             self.flush()
         if self.state == PENDING and line.shown:
-            self.progress.update(dict.fromkeys(self.owners, line.text))
+            self.progress.update(dict.fromkeys(self.shown_for, line.text))
 
     def flush(self) -> None:
         if self.lines:

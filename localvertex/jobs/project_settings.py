@@ -125,7 +125,7 @@ def _built(loaded: Loaded) -> dict[str, TrainerSources]:
     """Pattern of each image that `vertexrig image` makes -> the trainer's sources."""
     trainer = loaded.project.trainer
     folder = loaded.path(trainer.path, "trainer", "path").resolve()
-    # Defaults without a project file have a trainer's path, too, and it leads nowhere.
+    # Without a project file, `trainer.path` is a default that does not exist.
     if not loaded.file.name or not folder.exists():
         return {}
     found = {}

@@ -135,7 +135,7 @@ class Recorder:
         name: The job or sweep.
         root: The folder of the state.
         callers_watcher: The caller's watcher. It gets the lines to show, and the trials.
-        states: It also gets each new state except the last one.
+        states: It also gets the states, as `Watcher.state` does, except the last one.
         run_id: The run whose output folder the job has; "" if it is not known yet, or if all runs of the job share one.
 
     Attributes:
@@ -210,6 +210,7 @@ class Recorder:
             trials=tuple(table(body)) if tuning else (),
             attempts=attempts,
         )
+        # a trial's model is below the folder with its id
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
         names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
         without_model = [self._results[name] for name in names if name in self._results]

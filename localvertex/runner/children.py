@@ -207,9 +207,7 @@ def can_show_buckets() -> bool:
 
 @lru_cache(maxsize=1)
 def can_show_names() -> bool:
-    """Whether a program can be given names of hosts of its own: it sees another /etc/hosts, and this system asks that file; and a
-    name of its machine.
-    """
+    """Whether a program can be given a name of its machine, and an /etc/hosts of its own, which this system asks."""
     name = "vertexrig-name"
     return can_show_buckets() and _shows(hosts=hosts_with([name]), host=name)
 

@@ -238,7 +238,7 @@ class Installer:
         folder = self.cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
 
         def build() -> Mapping[str, str]:
-            python = self._venv(base, folder, "", bare=_has_pip(base))
+            python = self._venv(base, folder, "", bare=not _needs_own_pip(base))
             for words in installs:
                 argv = [*_pip(base, python), "install", "--quiet", "--no-warn-conflicts", *words]
                 with waiting(f"pip install {' '.join(words)}"):
@@ -254,7 +254,7 @@ class Installer:
     ) -> Mapping[str, Any]:
         # Otherwise pip writes lines into the job's log about which its user can do nothing.
         env = {**self.env, **QUIET_PIP}
-        python = self._venv(base, folder, "", bare=_has_pip(base))
+        python = self._venv(base, folder, "", bare=not _needs_own_pip(base))
         site = next(folder.glob("lib/python*/site-packages"))
         pip = _pip(base, python)
         log: InstallationLog = []
@@ -299,7 +299,7 @@ class Installer:
         if code != 0:
             raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
         site = next(folder.glob("lib/python*/site-packages"))
-        # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
+        # not --system-site-packages: if `base` is a virtual environment, that shows the packages of the Python below it
         lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
         (site / "vertexrig_base.pth").write_text("".join([first, *lines]))
         return folder / "bin" / "python"
@@ -312,15 +312,14 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_absolute() and path.is_file() else []
 
 
-def _has_pip(base: Interpreter) -> bool:
-    """Whether an environment needs no pip of its own: the interpreter below it has one, or ours does."""
-    # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
-    return base.pip or find_spec("pip") is not None
+def _needs_own_pip(base: Interpreter) -> bool:
+    """Whether an environment needs a pip of its own, which takes 3 s: the Python below it has none, such as uv's, nor has ours."""
+    return not base.pip and find_spec("pip") is None
 
 
 def _pip(base: Interpreter, python: Path) -> list[str]:
     """Return how to start pip for an environment: without one below it, ours, whose --python runs it in the other interpreter."""
-    if base.pip or not _has_pip(base):
+    if base.pip or _needs_own_pip(base):
         return [str(python), "-m", "pip"]
     return [sys.executable, "-m", "pip", "--python", str(python)]
 
@@ -417,7 +416,7 @@ def _broken(site: Path, below: Sequence[str]) -> str:
 
 
 def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
+    """Return the requirements without tf-keras if this machine has one, and what replaces it.
 
     A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
     TensorFlow with it.

@@ -167,7 +167,7 @@ _MOST_OF_PACKAGE = 1024
 def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     """Return the part of stderr that the job's error quotes: the last traceback, shortened as the service does.
 
-    Without one: the reason why a replica could not start, the last ten lines of a Python package, or "" for a container
+    A line of a traceback without its head counts as a traceback whose head is not kept. Without one: the reason why a replica could not start, the last ten lines of a Python package, or "" for a container
     (tensorflow/models issue 10735).
     """
     if exit_.code == _UNSTARTED:
@@ -178,7 +178,7 @@ def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     whole = text[starts[-1] :] if starts else text
     for most in (_MOST_OF_PACKAGE, _MOST_WORDS) if package else (_MOST_WORDS,):  # the second for a long last frame
         frame = _FRAME.search(whole, max(0, len(whole) - most))
-        if frame and (len(whole) > most or not starts):
+        if frame and (len(whole) > most or not starts):  # shortened, or without its head
             return f"Traceback (most recent call last):\n  [...]\n{whole[frame.start() :]}"
     words = whole if starts else "\n".join(stderr[-10:]) if package else ""
     return words if len(words) <= _MOST_WORDS else "…" + words[-_MOST_WORDS:]

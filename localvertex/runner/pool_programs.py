@@ -211,13 +211,13 @@ def _of_package(
 
 
 def _supplied(image: str) -> packages.Supplied:
-    """Return what a prebuilt image has beside a framework too large to be installed beside those of this machine."""
+    """Return the modules of a prebuilt image but for its framework, which is too large to be installed beside those of this machine."""
     prebuilt = load().image(image)
     if prebuilt is None:
         return packages.Supplied()
     listed = declared_modules(re.match(r"[\w.-]+", line)[0] for line in prebuilt.packages)  # type: ignore[index]
     modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
-    # `google` is a namespace: which distribution of it is lacking, its name does not tell
+    # nor what has none to install: the name `google` does not say which distribution is lacking
     modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
     old = tuple(map(int, prebuilt.python.split("."))) < _PANDAS_3
     return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())
@@ -261,9 +261,8 @@ def python_for(
 ) -> packages.Interpreter:
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
-    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. TensorFlow is installed
-    beside this Python's packages only if no such environment can be made, because one of them may break it (JAX needs a newer
-    ml_dtypes).
+    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. Only if none can be made,
+    this Python is used, where packages may break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None
@@ -279,7 +278,9 @@ def python_for(
     except (UsageError, PackageError) as error:
         if give_up() or auto:
             raise
-        log(f"No environment of {name} could be made ({error}): TensorFlow is installed beside this Python's packages")
+        log(
+            f"No environment of {name} could be made ({error}): this Python is used, and pip installs what the package requires"
+        )
         return interpreter
     log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
     return packages.inspect_python(str(made.python))

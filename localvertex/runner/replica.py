@@ -63,7 +63,7 @@ def replica_command(
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
-    # The process gets the variables with paths of this machine. `program.argv` gets them without: it first puts them in place of
+    # The process gets the variables with paths of this machine. `program.argv` gets the others: it first puts them in place of
     # `$(NAME)`, and then maps the paths of the whole argument.
     mapped = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
@@ -94,11 +94,11 @@ def replica_command(
         **program.settings,
         **options.extra_env,
     }
-    # The job names a key file that does not exist on this machine: keep the emulator's own key file.
+    # The job names a key file that does not exist on this machine: keep this machine's key file, or that of the local Vertex.
     if _KEY in local_variables and not Path(mapped.get(_KEY, "")).is_file():
         mapped.pop(_KEY, None)
     gcs = program.gcs(root)
-    sees_names = has_names and bool(gcs)  # see `Isolation.hosts`
+    sees_names = has_names and bool(gcs)  # see `Isolation.gcs`
     hosts = job_folder / "hosts" if sees_names else None
     if hosts is not None:
         hosts.write_text(hosts_with(names), encoding="utf-8")

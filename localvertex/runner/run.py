@@ -93,7 +93,8 @@ class JobRun:
         spec: It, as canonical data (`spec.Document.job`).
         root: The local Vertex's folder, absolute: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
         on_line: Called with each line of output, in this thread.
-        on_state: Called with each new state of the job: not with PENDING, in which it begins, nor with the last one, which the result holds.
+        on_state: Called with each new state of the job: not with the PENDING in which it begins, but with that of a new start of all replicas, and
+            not with the last one, which the result holds.
         on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
@@ -120,7 +121,7 @@ class JobRun:
         self.counts = policy.Counts(**self.options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
-        # The list to which `_run_installer` adds what pip prints; `_install` begins a new one for each call of pip.
+        # The list to which `_run_installer` adds what pip prints; `begin_step` of `_install` begins a new one for each step.
         self.pip_lines: packages.PipLines = []
         self.programs: dict[int, ReplicaProgram] = {}  # by pool; empty until they are installed
         self.ports: list[int] = []
@@ -151,7 +152,9 @@ class JobRun:
                 try:
                     # Each start gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(self.options.provision)
-                    self._service_lines([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
+                    self._service_lines(
+                        [servicelog.RUNNING]
+                    )  # the service writes this before it installs packages: the job is PENDING
                     if not self.members:
                         self._prepare()
                     self._run_replicas()
@@ -160,7 +163,7 @@ class JobRun:
         except _Ended as end:
             return self._end(end.state, end.error)
         except VertexrigError as error:
-            # A preparation that is suspended or cancelled raises JobFailedError, so ask the control which it was.
+            # A preparation that is suspended or cancelled raises one, too, so ask the control.
             if self.control.suspended:
                 return self._end(SUSPENDED, None)
             if self.control.cancelled:
@@ -317,7 +320,7 @@ class JobRun:
                 self._poll(None)
         except _Ended as end:
             if end.state == SUCCEEDED:
-                self._enter(RUNNING)  # the primary replica may end before the last one has started
+                self._enter(RUNNING)  # it may end before the last replica has started, and no PENDING job succeeds
             self._stop_all(end.grace)
             raise
         except _Again as again:
@@ -360,11 +363,11 @@ class JobRun:
         self._obey_control()
 
     def _poll(self, until: float | None) -> None:
-        wait = min(self.deadline, until if until is not None else float("inf")) - time.monotonic()
-        ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._flush()
         if self.files.trouble is not None:
             raise _Ended(FAILED, policy.internal(self.files.trouble))
+        wait = min(self.deadline, until if until is not None else float("inf")) - time.monotonic()
+        ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._obey_control()
         for child in ended:
             self._handle_end(child)
@@ -403,7 +406,9 @@ class JobRun:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        since = time.time() - (time.monotonic() - self.began_at)  # files have the clock's time, which may have been set
+        since = time.time() - (
+            time.monotonic() - self.began_at
+        )  # files have the wall clock's time, which may have been adjusted
         # Looked for only after a success: on the service the replica would lose this output without an error.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, since)):
             text = f"{name} succeeded, but {lost}."
@@ -519,7 +524,7 @@ class JobRun:
         failed = next((one for one in cluster.replicas(self.pools) if one.name == self.failed_replica), None)
         pool = self._pool(failed) if failed is not None else next(iter(self.pools), None)
         # The error of a containerSpec pool quotes a traceback or nothing (`policy.last_words`); a shell or another language names
-        # the cause without one.
+        # the cause without a traceback, so the last lines of stderr are searched, too.
         said = [*list(member.errors if member is not None else ())[-_LINES_FOR_HINT:], self.last_words, error.message]
         if pool is None:
             return hint("\n".join(said))

@@ -148,7 +148,7 @@ def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
     """Fork, and continue in the child. The parent stays as a guard: if the child is killed, even together with the runner, the
     guard kills every process that the child left.
 
-    On Linux only, where orphans are reparented to the guard, whatever their session and their variables are.
+    On Linux only, where orphans are reparented to the guard, also those that `kill_marked` cannot find by their variables.
     """
     _name_scratch(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
@@ -218,7 +218,7 @@ def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
-        isolation: The fields of `children.Isolation`. An empty folder `root` next to that of the buckets is the new root's place.
+        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is the new root.
         cwd: The working directory, which is covered where `isolation` has `changes`.
         scratch: The folder that is made for what it has until its end, "" if it has nothing such.
 
@@ -373,8 +373,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         options: As on the command line.
         name: The program, for messages.
         begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
-            why it cannot. It does not return if it executes a program. That of a forker returns, and so does this function, in
-            the forked process, whose caller then runs the program.
+            why it cannot. If it executes the program, it does not return, and that closes the pipe. That of a forker returns,
+            and so does this function, in the forked process: its caller then runs the program.
     """
     # select() waits for the socket; a signal at the end of a child has to interrupt it, so its number goes into a pipe
     wake, wake_end = os.pipe()

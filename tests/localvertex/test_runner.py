@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,21 @@ def test_an_installation_is_shown_as_it_comes_and_ends_with_its_job(
     spec = job(pool("", package="gs://packages/slow.tar.gz"))
     result = run_job(spec, root=root, on_line=lines.append, on_pause=pause, control=control, options=FAST)
     assert result.state == "JOB_STATE_CANCELLED", lines
+    control.close()
+
+
+def test_lines_are_handed_on_before_a_long_wait(root: Path) -> None:
+    """What the service says before it waits for machines is read meanwhile, not after it."""
+    control, lines, waited = Control(), list[Line](), list[float]()
+
+    def pause() -> None:
+        if lines:
+            waited.append(time.time() - lines[0].time)
+            control.cancel()
+
+    options = replace(FAST, provision=60.0)
+    result = run_job(job(pool("")), root=root, on_line=lines.append, on_pause=pause, control=control, options=options)
+    assert result.state == "JOB_STATE_CANCELLED" and waited[0] < 30, waited
     control.close()
 
 

@@ -92,7 +92,7 @@ class Context:
         built: Images of the project's own trainer, by URI.
         advice: Whether quotas and default disks are checked, too; the trigger, which only starts a job or refuses it, does not.
         flags: What gcloud takes as flags and not in the YAML, by its field in the API: displayName, labels, encryptionSpec.
-        fits: Returns how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path.
+        fits: Returns (program path, `Fit`) for each package of the trainer that a pool installs.
         submit: The command that sends the job through the API; "" for a file that is not of a project.
     """
 

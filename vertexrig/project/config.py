@@ -143,7 +143,7 @@ class Loaded:
     def origin(self, path: yamltext.FileKey) -> int | str | None:
         """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
 
-        None if there is no such key: the first line of the file, which an error names then, would say nothing.
+        None if there is no such key: unlike `Origins.locate`, it does not name the first line of the file then.
         """
         for n in range(len(path), 0, -1):
             found = self.origins.override_of.get(path[:n]) or self.origins.lines.get(path[:n])
@@ -158,7 +158,7 @@ class Loaded:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that decides a request: the project file, its templates, and its rows of the catalog."""
+        """A hash of the files that decide a request: the project file, its templates, and its rows of the catalog."""
         text = self.text
         if self.env:  # the other environments decide nothing; comments may hide findings
             text = json.dumps([self.env, self.chosen.merged, re.findall("#.*", text)], default=str)
@@ -199,14 +199,14 @@ def _instead(name: str, names: Sequence[str]) -> str:
 
 
 class ForeignProjectError(UsageError):
-    """The nearest project file is a link to elsewhere, or is in a folder above and belongs to another user."""
+    """The nearest project file is a link that leads out of its checkout, or is in a folder above and belongs to another user."""
 
 
 def find(start: Path) -> Path:
     """Return the project file in `start` or the nearest folder above it.
 
     Raises:
-        ForeignProjectError: It is a link that leads out of its folder, or it is above, and it or its folder belongs to another user:
+        ForeignProjectError: It is a link that leads out of its checkout, or it is above, and it or its folder belongs to another user:
             anyone may put one into /tmp.
         UsageError: There is none.
     """
@@ -216,7 +216,7 @@ def find(start: Path) -> Path:
             continue
         if not files.is_inside(found, folder):
             raise ForeignProjectError(
-                f"{found} is a link that leads out of its folder, to {found.resolve()}, so it is not used; if you mean that "
+                f"{found} is a link that leads out of its checkout, to {found.resolve()}, so it is not used; if you mean that "
                 f"file, name it: --file {shlex.quote(str(found))}"
             )
         # in the working directory itself the owner does not matter: the user chose that folder
@@ -328,11 +328,11 @@ def loads(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
     origins = ProjectOrigins(str(file), lines, override_of, chosen)
+    # The line of a value that an override has replaced would mislead.
+    origins = replace(origins, lines={path: line for path, line in lines.items() if not origins.is_overridden(path)})
     with errors:
         project = typed.build(Project, data, typed.Place((), origins, bare_yn))
     errors.raise_all()
-    # The line of a value that an override has replaced would mislead.
-    origins = replace(origins, lines={path: line for path, line in lines.items() if not origins.is_overridden(path)})
     loaded = Loaded(project, file, origins, tuple(overrides), target, text=text, without=tuple(without))
     for error in _inconsistencies(loaded):
         errors.keep(error)
@@ -465,7 +465,7 @@ def _child(here: Any, part: str) -> Any:
 
 
 def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
-    """Return the keys of jobs and sweeps that end like `path`, and the siblings of the missing key."""
+    """Return the keys of jobs and sweeps that end like `path`, and the keys beside each."""
     tail = path[2:] if path[0] in ("jobs", "sweeps") else path
     found = []
     for group in ("jobs", "sweeps"):
@@ -541,7 +541,7 @@ def _list_words(here: list[Any], part: str, text: str) -> str:
 
 
 def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error for each name that is malformed or not unique, and for each reference to an unknown name."""
+    """Yield an error for each name that is malformed or not unique, each reference to an unknown name, and other keys that contradict each other."""
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:

@@ -22,7 +22,7 @@ VARIABLE = "VERTEXRIG_ENV"
 STAGED = "environment.txt"
 """File of the deployed function's folder with the name of its environment."""
 chosen_env: ContextVar[str] = ContextVar("env", default="")
-"""The value of `--env`, set by `vertexrig.cli.options`."""
+"""The value of `--env`, which may come from VERTEXRIG_ENV; set by `vertexrig.cli.options`."""
 
 
 class NoEnvironmentError(UsageError):
@@ -131,8 +131,8 @@ def merge(
         for path, line in lines.items()
         if path[:1] != (KEY,) and gone.isdisjoint(path[:n] for n in range(1, len(path) + 1))
     }
-    chosen = _left_out(merged[name], without)
-    return chosen, left | own, Chosen(name, names, chosen, frozenset(own))
+    values = _left_out(merged[name], without)
+    return values, left | own, Chosen(name, names, values, frozenset(own))
 
 
 def _left_out(data: dict[Any, Any], paths: Iterable[FileKey]) -> dict[Any, Any]:

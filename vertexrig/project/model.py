@@ -166,8 +166,8 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class Role(MachineSettings):
-    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for the accelerator of `ps`; a Reduction
-    Server inherits nothing.
+    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for its count of replicas and the
+    accelerator of `ps`; a Reduction Server inherits nothing.
     """
 
     args: Args | None = option("Arguments of this worker pool's replicas, in place of the job's.", None)

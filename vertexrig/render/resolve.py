@@ -47,7 +47,7 @@ class PoolView:
             names by URI is not the trainer's.
         own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
         keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
-            `("env", NAME)`. Some of these keys may not be in the file; `workspace.source_keys` leaves those out.
+            `("env", NAME)`. `workspace.source_keys` leaves out those without a value; a default is one.
     """
 
     role: str
@@ -435,7 +435,7 @@ class _Resolver:
         if settings is self.job:
             return [(of_job, self.job)]
         own = ((*of_job, role), settings)
-        # a Reduction Server inherits nothing; nfs_mounts are no key of a role, and hold for every pool of the job
+        # a Reduction Server inherits nothing
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
     def keys(
@@ -443,10 +443,10 @@ class _Resolver:
     ) -> dict[FileKey, FileKey]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
+        # nfs_mounts are no key of a role, and hold for every pool of the job
         keys: dict[FileKey, FileKey] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
-        # a Reduction Server inherits nothing from the job, and runs no image of the trainer
-        inherits = owners[0][1] is self.job
+        inherits = owners[0][1] is self.job  # all but a Reduction Server, which runs no image of the trainer either
         if inherits:
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:

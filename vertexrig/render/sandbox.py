@@ -1,6 +1,6 @@
 """The Jinja environment of all templates: what a template may call, and how a value becomes YAML.
 
-Values reach YAML only as JSON scalars, which the environment makes of every `{{ }}`: no template can forget it, and no value
+Values reach YAML only as JSON, which the environment makes of every `{{ }}`: no template can forget it, and no value
 can add a key. Measured on 2026-11-20 on 11 awkward strings: bare interpolation got 4 wrong, JSON none.
 
 A template may come from someone else, so the environment is Jinja's sandbox. The sandbox keeps a template from Python's
@@ -100,7 +100,7 @@ class _TemplateLoader(jinja2.FileSystemLoader):
 
     def get_source(self, environment: jinja2.Environment, template: str) -> Any:
         # Only the project's own folder is checked: an installer may have linked the built-in templates.
-        path = Path(self.searchpath[0], template)
+        path = Path(self.searchpath[0], template)  # of two folders, the first is the project's
         if len(self.searchpath) > 1 and path.exists() and not files.is_inside(path, self.searchpath[0]):
             raise TemplateError(f"{path} is a link that leads out of the project's folder: it is not read")
         return super().get_source(environment, template)

@@ -87,7 +87,7 @@ class Origins:
     override_of: Mapping[yamltext.FileKey, str] = dataclasses.field(default_factory=dict)
 
     def locate(self, path: yamltext.FileKey) -> tuple[str | None, int | None]:
-        """Return the file and the line, or the override, of the value at `path` or of the nearest key around it."""
+        """Return the file and the line, or `--set KEY=VALUE` and None, of the value at `path` or of the nearest key around it."""
         for n in range(len(path), -1, -1):
             if path[:n] in self.override_of:
                 return f"--set {self.override_of[path[:n]]}", None
@@ -296,8 +296,7 @@ def _sequence(item: Any, value: Any, place: Place) -> tuple[Any, ...]:
 
 def _mapping(item: Any, value: Any, place: Place) -> dict[str, Any]:
     value = _mapping_here(value, place)
-    # YAML reads a key such as 1 or true as a number or boolean; the API's mappings have texts.
-    return {str(key): part for key, part in _each(value.items(), place, partial(convert, item)).items()}
+    return _each(value.items(), place, partial(convert, item))
 
 
 def _each(parts: Iterable[tuple[Any, Any]], place: Place, made: Callable[[Any, Place], Any]) -> dict[Any, Any]:

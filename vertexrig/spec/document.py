@@ -233,15 +233,15 @@ class Document:
         return tuple(pool for pool in self.pools if pool.makes_machines)
 
     def refused_at(self, path: str) -> bool:
-        """Whether the strict reading refused the value at `path`, one around it, or a misspelt key that is meant for it.
+        """Whether the strict reading refused the value at `path`, a mapping around it, or a misspelt key that is meant for it.
 
-        A check that misses a value then finds nothing, so that one mistake is reported once.
+        A check for a missing value then finds nothing, so that one mistake is reported once.
         """
         around = [path]
         while "." in around[-1]:
             around.append(around[-1].rpartition(".")[0])
         errors = self._errors
-        # an unknown key may belong at the top of the file
+        # an unknown key, wherever it is, may be meant for the top of the file
         if errors.whole_file_refused or path in errors.unknown_keys or not errors.paths.isdisjoint(around):
             return True
         return self._is_unknown_key(around)

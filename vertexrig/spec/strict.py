@@ -246,18 +246,16 @@ class Reader:
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
-        self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
+        self.rest: dict[
+            str, Finding
+        ] = {}  # of those of a rule beyond the most that are kept, the first error or else the first
 
     def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:
-        if self.full(rule):
+        rest = self.rest.get(rule)
+        if rest is not None and rest.severity is Severity.ERROR:  # further ones are only counted
             self.counts[rule] += 1
             return
         self.add(finding(rule, path, message, fix, file=self.file, line=self.reading.lines.get(raw), **more))
-
-    def full(self, rule: str) -> bool:
-        """Whether further errors of this rule are only counted, so that the caller can skip building the message."""
-        rest = self.rest.get(rule)
-        return rest is not None and rest.severity is Severity.ERROR
 
     def add(self, found: Finding) -> None:
         self.counts[found.id] += 1
@@ -370,11 +368,10 @@ class Reader:
         self.report("unknown-field", raw, path, text, fix, edits=edits)
 
     def snake_case(self, key: str, name: str, raw: yamltext.FileKey, path: str) -> None:
-        # seen: gcloud hands a custom job's keys on as they are
         if not self.snakes:
             tuning = self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
-            # a file is for gcloud, which fails on them in a tuning job; a REST body may have them, and it is not foreign
+            # a file is for gcloud, which was seen to hand on those of a custom job, and fails on those of a tuning job; a REST body may have them, and it is not foreign
             severity = Severity.ERROR if tuning and self.foreign else None
             self.report("snake-case-key", raw, path, "", severity=severity)  # `spelling` writes the message at the end
         self.snakes.append((key, name, path))
@@ -406,7 +403,7 @@ class Reader:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
-            # with text around its placeholder, the value of `args` stays one text
+            # only a value that is nothing but a placeholder is dropped: with text around it, `args` stays one text
             whole = not isinstance(value, str) or value.strip() in placeholders.marks(value, path)
             if (field_.message is not None or whole) and self.unfilled(value, path):
                 return _DROP
@@ -514,7 +511,7 @@ class Reader:
         return _DROP
 
     def not_here(self, accelerator: str, raw: yamltext.FileKey) -> tuple[str, str]:
-        """Return why the machineSpec at `raw` cannot have an accelerator, and what to write instead; "" if it can."""
+        """Return why the machineSpec around `raw` cannot have an accelerator, and what to write instead; "" if it can."""
         row = load().accelerators.get(accelerator)
         if row is None:
             return "", ""

@@ -215,7 +215,7 @@ class Workspace:
         return Prepared(rendered, document, found, self)
 
     def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
-        """Yield how the trainer's requirements go with the image of each package that a pool installs, with that pool's program path."""
+        """Yield (program path, `Fit`) for each package of the trainer that a pool installs: how its requirements fit the pool's image."""
         packages = view.packages if view is not None and self._uploaded is None else {}
         for tf_version, uri in packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
@@ -275,9 +275,9 @@ class Workspace:
     def _find_trainer(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _FoundTrainer:
         """Return the trainer that a document runs.
 
-        A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
-        that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
-        `custom_image`.
+        A trainer that was named (`--trainer`) is used for every document, or the result says why not. The project's own trainer is used only for a document
+        that runs it: by a module, an image that the project builds, an image whose Dockerfile is here or that `local.images`
+        names, or `custom_image`.
         """
         project, named = self.loaded.project, self._named_trainer is not None
         modules = {pool.module for pool in document.pools if pool.module}
@@ -417,7 +417,7 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
             if not fnmatchcase(pool.image, pattern) or pool.image in found:
                 continue
             image = describe_image(loaded, kind)
-            # framework may be one that the prebuilt images do not have
+            # Any, because framework may be one that the prebuilt images do not have
             fields: dict[str, Any] = {"framework": image.framework, "kind": kind}
             row = Image(
                 name=image.name.partition(":")[0],

@@ -44,7 +44,7 @@ class SourceKeys:
 
     @cached_property
     def keys(self) -> Mapping[FileKey, FileKey]:
-        """The key of each value of the job that the project file gives, by the value's path in it."""
+        """The key of each value of the job that the project file or one of its defaults gives, by the value's path in it."""
         found = {}
         for path in _leaves(self.document.data):
             key = self._key(path)
@@ -87,15 +87,15 @@ class SourceKeys:
         keys, missing = self._below[wanted[:end]], end < len(wanted)
         in_pool = "workerPoolSpecs" in wanted[: end - 1]  # a pool or something in it, not the list itself
         if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
-            return ()  # only trainer keys around: the missing value belongs to the job
+            return ()  # only trainer keys around: `Workspace.in_project_file` shows the line of the job
         found = _nearest(keys, in_pool)
         # drop the neighbour's own last key: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
 
     def edit(self, edit: Edit) -> Edit:
-        """Return an edit of the job as an edit of the project file; unchanged if no key of the file gives the value."""
+        """Return an edit of the job as an edit of the project file; unchanged if the value has no key in a project file."""
         path = _steps(edit.path)
-        key = self.keys.get(path) or (self._key(path) if path else ())
+        key = self.keys.get(path) or (self._key(path) if path else ())  # of a missing value: where its key would be
         if not key:
             return edit
         key = self.loaded.origins.path_in_file(key)

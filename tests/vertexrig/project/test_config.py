@@ -196,6 +196,7 @@ def test_overrides_have_the_types_of_the_file(override: str, target: str | None,
         ("replica_count=x", r"--set replica_count=x: jobs.cpu.replica_count: 'x' is text; a whole number"),
         ("args.epochs.x=1", "is a whole number, so it has no key 'x'"),
         ("machine_type.x=1", "is text, so it has no key"),
+        ("labels={a: [b]}", r"^--set labels={a: \[b\]}: jobs.cpu.labels.a: "),  # the file has labels.a, too
         ("spec={a: [", "not valid YAML"),
         ("jobs.nope.machine_type=x", None),
     ],
