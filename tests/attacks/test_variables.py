@@ -160,7 +160,7 @@ def test_a_value_that_is_cut_or_wrapped_has_the_name(
 
 def test_a_cell_that_is_wrapped_has_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value in a table that is folded to the terminal's width is shown by its name."""
-    monkeypatch.setattr(streams, "width", lambda stream: 40)
+    monkeypatch.setattr(streams, "columns", lambda stream: 40)
     with variables.recording(results=True):
         variables.record("DB", LONG)
         assert "Zebra" not in tables.table(["name", "value"], [["a", LONG], ["b", f"x{LONG}"]])
