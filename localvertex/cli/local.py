@@ -75,7 +75,7 @@ class UpOptions:
         "--gs-paths",
         type=click.Choice(["mapped", "kept"]),
         help="What a trainer gets for a gs:// URI in arguments and variables: the URI (kept), or the path of a folder (mapped). By "
-        "default the project file's value, or kept on Linux.",
+        "default the project file's value; without one, mapped with --pass-credentials or if the system cannot show /gcs, otherwise kept.",
     )
     trainers: servers.TrainerOptions = options.shared(servers.trainer_options)
     adopt: bool = option(

@@ -332,7 +332,7 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def steps(file: Path | None, last: int, format_: str) -> None:
     """Show the unfinished runs that have steps (`then` of a schedule) with their next step, and how the last such runs ended.
 
-    Each tick takes the next steps, and writes them to the function's log. `vertexrig schedule run tick` starts a tick now.
+    Each tick carries out the next steps, and writes them to the function's log. `vertexrig schedule run tick` starts a tick now.
     """
     from vertexrig.trigger.history import Deliveries  # 110 ms
 
@@ -465,7 +465,9 @@ def _moment(text: str, zone: str) -> datetime:
 
 
 _verb(
-    "pause", "Pause SCHEDULE in Cloud Scheduler until `resume` or the next `apply`. To stop it for longer, use `hold`."
+    "pause",
+    "Pause SCHEDULE in Cloud Scheduler until `resume` or the next `apply`. To stop it until a given time, use `hold`. To pause it for "
+    "longer, set `paused: true` in the project file.",
 )
 _verb("resume", "Resume a SCHEDULE that `pause` stopped.")
 

@@ -240,7 +240,7 @@ class Schedule:
         None,
         pattern=(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]/.+", "objects such as gs://data/new/**"),
     )
-    catch_up: bool = option("When a hold is released, start the newest run that it kept back.", False)
+    catch_up: bool = option("When a hold ends, start the newest run that it stopped.", False)
     retry_for: str | None = option(
         "How long to start a run again, at each tick, that quota, an outage or trigger.budget.live_jobs refused, such as 6h.",
         None,
@@ -382,7 +382,7 @@ class TriggerSettings:
     allow_args: Mapping[str, Bound] = option("Trainer arguments that a caller may set, and their bounds.", factory=dict)
     allow_then: bool = option("Whether a run with a caller's own values may have the steps of a schedule.", False)
     tick: str = option(
-        "unix-cron line (UTC) of the tick, which takes the next steps and starts deferred runs. It is deployed if a schedule needs it.",
+        "unix-cron line (UTC) of the tick, which carries out the next steps and starts deferred runs. It is deployed if a schedule needs it.",
         "*/10 * * * *",
     )
     budget: Budget = option("Limits on what the trigger starts.", factory=Budget)
