@@ -279,7 +279,7 @@ def test_rehearsals_have_a_history(here: Path) -> None:
     """jobs, trials, best and report see rehearsals by name, number and run, without a server and without credentials."""
     done, job = rehearsed("sweep"), rehearsed("cpu")
     assert not done["model_empty"] and done["astray"] == []
-    for what in ("study engine", "scikit-learn"):
+    for what in ("Optuna chooses the trials", "scikit-learn"):
         assert any(what in one for one in done["differences"])
     listed = json.loads(run("jobs", "--local", "--limit=1000", "--format=json").stdout)["jobs"]
     assert [one["run"] for one in listed[:2]] == [job["run"], done["run"]]
