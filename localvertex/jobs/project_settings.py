@@ -99,8 +99,8 @@ def waits(pace: str, speed: float | None = None) -> tuple[float, float]:
             raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
         return 0.0, 0.0
     factor = 1.0 if speed is None else speed
-    start, end = (median(load().limits.numbers(f"durations.{span}_s")) / factor for span in ("start_gpu", "end"))
-    return start, end
+    limits = load().limits
+    return median(limits.numbers("durations.start_gpu_s")) / factor, median(limits.numbers("durations.end_s")) / factor
 
 
 def run_options(loaded: Loaded) -> RunOptions:
