@@ -69,7 +69,9 @@ def advance(
     error: Mapping[str, Any] | None = None,
     check: Callable[[str, str], None] = lambda before, after: None,
 ) -> bool:
-    """Set a resource's state, and return whether it changed. Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
+    """Set a resource's state, and return whether it changed.
+
+    Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
 
     Args:
         store: Where the resource is.

@@ -39,7 +39,7 @@ Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
 
 PipLines = list[tuple[str, str]]
-"""What one call of pip printed: lines, each with its severity."""
+"""What pip printed in one step: lines, each with its severity."""
 InstallationLog = list[tuple[str, bool, PipLines]]
 """An installation, step by step: the package, whether its requirements are installed, and what pip printed."""
 BeginStep = Callable[[Path, bool], PipLines]

@@ -93,8 +93,8 @@ class JobRun:
         spec: It, as canonical data (`spec.Document.job`).
         root: The local Vertex's folder, absolute: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
         on_line: Called with each line of output, in this thread.
-        on_state: Called with each new state of the job: not with the PENDING in which it begins, but with that of a new start of all replicas, and
-            not with the last one, which the result holds.
+        on_state: Called with each new state of the job, also with PENDING when all replicas start again. Not with the PENDING in which it
+            begins, nor with the last state, which the result holds.
         on_pause: Called when the lines so far should be passed on: before the thread waits or works for long, and before each new state.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
@@ -152,9 +152,8 @@ class JobRun:
                 try:
                     # Each start gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(self.options.provision)
-                    self._service_lines(
-                        [servicelog.RUNNING]
-                    )  # the service writes this before it installs packages: the job is PENDING
+                    # The service writes this before it installs packages: the job is PENDING.
+                    self._service_lines([servicelog.RUNNING])
                     if not self.members:
                         self._prepare()
                     self._run_replicas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +93,11 @@ def command(
     else:
         streams.note("not checked")
     if not info:
-        _note_availability(prepared, names)
+        given = [
+            *(["--output", output_file] if output_file is not None else []),
+            *(["--run", run_id] if run_id else []),
+        ]
+        _note_availability(prepared, [*names, *given])
     commands = creation.commands([pair for pair in ready if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": commands, "checked": check, "findings": formats.rows(found)}
     result(format_, data, "\n".join(commands))
@@ -139,26 +144,30 @@ def _note_candidates(ready: Sequence[tuple[Prepared, Path]]) -> None:
         previous[name] = one.candidate
 
 
-def _note_availability(prepared: Sequence[Prepared], names: Sequence[str]) -> None:
+def _note_availability(prepared: Sequence[Prepared], words: Sequence[object]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
     These are findings of severity info, which the user does not see without --info.
+
+    Args:
+        words: The names and options of this `render`, for the command that renders again.
     """
-    past = {
-        finding.message: (one.workspace, finding)
+    notes = {
+        f"{finding.message}. To build your own image instead: {_switch(one.workspace, finding, words)}": None
         for one in prepared
         for finding in one.findings
         if finding.id == AVAILABILITY and finding.severity is Severity.INFO
     }
-    for workspace, finding in past.values():
-        streams.note(f"{finding.message}. To build your own image instead: {_switch(workspace, finding, names)}")
+    for note in notes:  # each once
+        streams.note(note)
 
 
-def _switch(workspace: Workspace, finding: Finding, names: Sequence[str]) -> str:
+def _switch(workspace: Workspace, finding: Finding, words: Sequence[object]) -> str:
     """Return what the user changes to build an image in place of the one that a finding is about."""
     if finding.given:
-        return f"change `--set {shlex.quote(finding.given)}` to `image: build`"
+        key = re.sub(r"(container\.)?image_uri$", "image", finding.given.partition("=")[0])
+        return f"replace `--set {shlex.quote(finding.given)}` by `--set {key}=build`"
     lines = workspace.loaded.text.splitlines()
     if finding.line and "${IMAGE:-" in lines[finding.line - 1]:
-        return f"`{workspace.command_line('render', *names, environ={'IMAGE': 'build'})}`"
+        return f"`{workspace.command_line('render', *words, environ={'IMAGE': 'build'})}`"
     return f"write `image: build` in {workspace.loaded.file}"

@@ -541,7 +541,7 @@ def _list_words(here: list[Any], part: str, text: str) -> str:
 
 
 def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error for each name that is malformed or not unique, each reference to an unknown name, and other keys that contradict each other."""
+    """Yield an error for each name that is malformed or not unique, each reference to an unknown name, and keys that contradict others."""
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:

@@ -246,9 +246,8 @@ class Reader:
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
-        self.rest: dict[
-            str, Finding
-        ] = {}  # of those of a rule beyond the most that are kept, the first error or else the first
+        # By rule, of its findings beyond the most that are kept: the first error, or else the first.
+        self.rest: dict[str, Finding] = {}
 
     def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:
         rest = self.rest.get(rule)
@@ -371,7 +370,8 @@ class Reader:
         if not self.snakes:
             tuning = self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
-            # a file is for gcloud, which was seen to hand on those of a custom job, and fails on those of a tuning job; a REST body may have them, and it is not foreign
+            # A file is for gcloud, which was seen to hand on those of a custom job and fails on those of a tuning job. A REST body,
+            # which is not foreign, may have them.
             severity = Severity.ERROR if tuning and self.foreign else None
             self.report("snake-case-key", raw, path, "", severity=severity)  # `spelling` writes the message at the end
         self.snakes.append((key, name, path))
