@@ -53,7 +53,7 @@ sweeps:
 
 def rendered(text: str, name: str) -> spec.Document:
     made = Workspace(config.loads(text, file=FILE)).renderer.render(name)
-    return spec.parse(made.text, kind=made.kind, foreign=False)
+    return spec.parse(made.text, kind=made.view.kind, foreign=False)
 
 
 def meant(document: spec.Document) -> tuple[Any, Any]:
