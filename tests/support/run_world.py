@@ -421,12 +421,8 @@ class RunWorld(World):
             submitter.claims.wait_s = 0
 
         def candidates(run: Run) -> list[CandidateRun]:
-            found = []
-            for one in candidates_of(rendered(self.shape.candidates)[1], submitter):
-                one.submitter.reconciler = submitter.reconciler
-                one.submitter.estimate = submitter.estimate  # type: ignore[attr-defined]
-                found.append(PricedCandidate(one.prepared, one.submitter))
-            return found
+            made = candidates_of(rendered(self.shape.candidates)[1], submitter)
+            return [PricedCandidate(one.prepared, one.submitter) for one in made]
 
         def due(run: Run) -> Due:
             return self._due(NIGHTLY, self.schedule, run.time, submitter)

@@ -225,7 +225,7 @@ class PromotesAgain(WorldSteps):
 
     def _promote(self, run: Run, index: int, step: Any, sweep: Any) -> Any:
         made = self.engine.submitter.submit(self.prepared(), fresh_key(), "asked", terms=self.engine.terms(run))
-        return self._made(run, index, run.name, made.name, made.duplicate)
+        return self._made(run, index, run.name, made)
 
 
 class CancelsOthers(Reconciler):
