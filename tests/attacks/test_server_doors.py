@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from localvertex import server
 from localvertex.front.variables import FOLDER, TOKEN, USER
 from localvertex.jobs.settings import Settings
+from localvertex.partial import field_tree
 from localvertex.runner import RunOptions
-from localvertex.storage.answers import field_tree
 from tests.attacks.test_doors import BYTES, MEMORY_MIB, SECONDS, VALUES
 from tests.attacks.wire import exchange, request
 from tests.localvertex.test_server_fuzz import BODIES, broken

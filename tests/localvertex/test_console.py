@@ -212,7 +212,7 @@ def test_a_sweep_runs_at_least_as_long_as_its_trials(here: server.RunningServer,
 def job_client(channel: grpc.Channel) -> Any:
     """Google's client of jobs, which takes a second to import."""
     from google.cloud import aiplatform_v1
-    from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+    from google.cloud.aiplatform_v1.services.job_service.transports.grpc import JobServiceGrpcTransport
 
     return aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
 

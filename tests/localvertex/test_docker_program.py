@@ -20,6 +20,7 @@ from localvertex.runner import engine, image_stand_ins
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, podman
 from tests.support.tools import need, vertexrig
+from vertexrig.errors import UsageError
 
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest"
 IMAGE = "us-docker.pkg.dev/my-project/images/trainer:1"
@@ -115,7 +116,7 @@ DOCKERFILE = f'FROM {PREBUILT}\nCOPY ["task.py", "task.py"]\nENTRYPOINT ["python
 ])  # fmt: skip
 def test_what_needs_an_engine_is_refused_by_name(tmp_path: Path, dockerfile: str, why: str) -> None:
     """Without an engine, another Dockerfile than gcloud's is refused with its line, and makes no image."""
-    with pytest.raises(image_stand_ins.UsageError, match=why):
+    with pytest.raises(UsageError, match=why):
         image_stand_ins.build(tmp_path, IMAGE, dockerfile, tmp_path)
     assert image_stand_ins.every(tmp_path) == []
 

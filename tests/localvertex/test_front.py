@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -173,6 +174,7 @@ def test_the_account_is_made_up_and_works(front_client: requests.Session, front_
     from google.oauth2 import id_token
 
     asked = google.auth.transport.requests.Request(session=front_client)
+    found: Any
     found, project = google.auth.default(["https://www.googleapis.com/auth/cloud-platform"])
     found.refresh(asked)
     assert (project, found.token) == ("my-project", front_variables["GOOGLE_AUTH_TOKEN_FOR_TESTING"])

@@ -19,6 +19,7 @@ from localvertex.jobs import studies
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
+from localvertex.jobs.study_engine import StudyEngine
 from localvertex.runner import Line, RunOptions
 from tests.support.jobkit import Api, job, pool, run_study, with_trainer
 
@@ -98,7 +99,7 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
     watcher = Watcher(trial=records.append, line=lambda name, line: lines.append((name, line)))
     done = run_study(tuning(code, trials=2, parallel=1), settings, watcher)
     assert done["state"] == "JOB_STATE_SUCCEEDED" and [trial["id"] for trial in done["trials"]] == ["1", "2"]
-    engine = studies.StudyEngine(STUDY, seed=3)
+    engine = StudyEngine(STUDY, seed=3)
     assert [trial["parameters"] for trial in done["trials"]] == [engine.suggest("1"), engine.suggest("2")]
     spoken = {name for name, line in lines if line.text.startswith("rate --rate=")}
     assert spoken == {trial["customJob"] for trial in done["trials"]}
@@ -117,7 +118,7 @@ def test_a_study_whose_trials_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with_trainer(tmp_path)
     built = []
 
-    class Counted(studies.StudyEngine):
+    class Counted(StudyEngine):
         def __init__(self, *args: Any, **fields: Any) -> None:
             built.append(self)
             super().__init__(*args, **fields)

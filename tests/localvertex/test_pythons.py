@@ -20,6 +20,7 @@ from localvertex.jobs.manager import Watcher
 from localvertex.jobs.project_settings import run_options
 from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import Control, packages, pool_programs, pythons
+from localvertex.runner.children import Children
 from localvertex.runner.options import RunOptions
 from localvertex.runner.result import SUSPENDED, JobResult
 from tests.support import clouds
@@ -120,7 +121,7 @@ def test_a_uv_that_cannot_be_run_is_an_error_of_packages(cache: Path, monkeypatc
     def start(*_: object) -> NoReturn:
         raise JobFailedError("uv cannot be started: no memory")
 
-    monkeypatch.setattr(pythons.Children, "start", start)
+    monkeypatch.setattr(Children, "start", start)
     with pytest.raises(PackageError, match="uv cannot be started"):
         pythons.make_python(pythons.wanted("tf-2.17", load(), None), print, lambda: False)
 

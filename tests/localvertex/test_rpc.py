@@ -23,6 +23,7 @@ from localvertex import server
 from localvertex.jobs.settings import Settings
 from tests.support.jobkit import job, pool
 from tests.support.rpckit import PARENT, client, serving
+from vertexrig import guard
 
 
 @pytest.fixture(scope="module")
@@ -190,15 +191,13 @@ def test_connections_beyond_the_limit_are_closed(here: server.RunningServer, cha
 
 def test_another_users_connection_is_refused(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard is asked for each call with the client's end of its connection."""
-    from localvertex.front import rpc
-
     asked: list[Any] = []
 
     def refuse(client: Any, server: Any) -> str:
         asked.append((client, server))
         return "not you"
 
-    monkeypatch.setattr(rpc.guard, "user_refusal", refuse)
+    monkeypatch.setattr(guard, "user_refusal", refuse)
     with pytest.raises(exceptions.PermissionDenied, match="not you"):
         client(channel, "job_service").list_custom_jobs(parent=PARENT)
     assert asked[0][0][0] == "127.0.0.1" and asked[0][0][1] > 1024

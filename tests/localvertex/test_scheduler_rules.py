@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from localvertex.http import ApiError
 from localvertex.services.scheduler_delivery import refusal
-from localvertex.services.scheduler_engine import backoff, may_retry
+from localvertex.services.scheduler_engine import may_retry
 from localvertex.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read
-from vertexrig.cloud.cron import ScheduleError, parse
+from vertexrig.cloud.cron import ScheduleError, backoff, parse
 
 UTC = timezone.utc
 JOB: dict[str, Any] = {

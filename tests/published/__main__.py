@@ -161,7 +161,7 @@ class Bench:
         begun = time.monotonic()
         last = control.call(here, "GET", "/v1/made")["last"]
         code, output = self.vertexrig(*prefix, *shlex.split(row.command), cwd=folder, minutes=TIMEOUT_S / 60)
-        made = [{"ended": False}]
+        made: list[dict[str, Any]] = [{"ended": False}]
         while not all(one["ended"] for one in made):  # gcloud returns before the job has ended
             time.sleep(0.5)
             made = control.call(here, "GET", f"/v1/made?after={last}")["made"]

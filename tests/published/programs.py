@@ -288,7 +288,8 @@ def run_all(snapshots: Path, work: Path, only: tuple[str, ...] = (), accept: boo
     chosen = [one for one in every if one.name.startswith(only or "") and way in one.ways]
     failed = 0
     images = {name: None for one in chosen if one.container for name in one.container.bases}
-    with bases.engine(work, tuple(images)) if way == CONTAINER else nullcontext({}) as variables:
+    made: Any = bases.engine(work, tuple(images)) if way == CONTAINER else nullcontext({})
+    with made as variables:
         os.environ.update(variables)
         for number, one in enumerate(chosen, 1):
             print(f"{number} of {len(chosen)}: {one.name} …", end=" ", flush=True)

@@ -272,7 +272,8 @@ def underlined(text: str) -> list[tuple[int, str]]:
     for error in jsonschema.Draft202012Validator(schema).iter_errors(reading.data):
         assert error.validator in ("additionalProperties", "unevaluatedProperties"), error.message
         wrong = next(key for key in error.instance if f"'{key}'" in error.message)
-        found.append((reading.lines[(*error.absolute_path, wrong)], wrong))
+        where = (*error.absolute_path, wrong)
+        found.append((reading.lines[where], wrong))
     return found
 
 

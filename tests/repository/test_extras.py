@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -75,7 +76,7 @@ def requirements() -> dict[str, list[str]]:
     before = Path.cwd()
     os.chdir(REPOSITORY)
     try:
-        made = run_setup("setup.py", stop_after="init")
+        made: Any = run_setup("setup.py", stop_after="init")
     finally:
         os.chdir(before)
     return {"": made.install_requires, **made.extras_require}

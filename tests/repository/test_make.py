@@ -403,7 +403,7 @@ def served(quick: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     port = free_port()
     process = subprocess.Popen(
         ["make", "--no-print-directory", "serve-function", f"PORT={port}"], cwd=quick, env=environment(quick),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     yield port, process
     if process.poll() is None:

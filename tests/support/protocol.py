@@ -32,7 +32,7 @@ from vertexrig.submit.submission import Submitted, Submitter
 from vertexrig.workspace import Prepared, Workspace
 
 sys.path.insert(0, str(REPOSITORY / "trainer_pkg"))
-from trainer import fence
+from trainer import fence as fence  # test_protocol.py breaks it
 from trainer.errors import SurplusJobError
 
 REQUEST, BODY = Key("request", "once"), Key("body", "again", WINDOW_S)

@@ -761,7 +761,7 @@ _AFTER: Sequence[tuple[Sequence[str], bool]] = (
 """What becomes of the frozen one: it is killed before its call or after it, goes on, is cut before or after it, or makes it twice."""
 
 
-def words(world: RunWorld, chance: random.Random) -> dict[str, Callable[[], object]]:
+def words(world: RunWorld, chance: random.Random) -> dict[str, Callable[[], Any]]:
     """Return what the words of a script do."""
     refuse = partial(setattr, world.vertex, "refused")
     return {

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tests.support.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
 from tests.support.tools import REPOSITORY, examples
 from vertexrig import spec, yamltext
-from vertexrig.bring import convert, edit, pull
+from vertexrig.bring import convert, pull
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.workspace import Workspace
+from vertexrig.yamltext import flow
 
 DESCRIBED = """\
 createTime: '2022-01-01T10:00:00.123456Z'
@@ -269,7 +270,7 @@ def test_names_fit_the_project_file() -> None:
     """A display name of any characters becomes a name of the project file."""
     names = {"Ünüsual / name!": "n-sual-name", "custom_job_1": "custom_job_1", "***": "pulled", "A" * 90: "a" * 57}
     assert {shown: pull.entry_name(shown) for shown in names} == names
-    assert edit.flow("plain-1.0") == "plain-1.0" and edit.flow("no") == '"no"'
+    assert flow("plain-1.0") == "plain-1.0" and flow("no") == '"no"'
 
 
 @pytest.mark.parametrize("value", ["hf_abcdefghijklmnopqrstuvwx", "correct-horse"])

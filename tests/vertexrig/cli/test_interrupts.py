@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from localvertex import state
-from localvertex.front import control
 from tests.support.tools import INSTALLED, typed
 from vertexrig.package.trust import trust
 
@@ -118,7 +118,7 @@ def test_while_a_server_starts(
 
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", Popen)
-        patched.setattr(control.time, "sleep", lambda seconds: os.kill(os.getpid(), number))
+        patched.setattr(time, "sleep", lambda seconds: os.kill(os.getpid(), number))
         done = typed("local", "run", "--root", str(tmp_path / "state"), "--", "touch", "ran", cwd=tmp_path)
     assert done.exit_code == code and not (tmp_path / "ran").exists(), done.stderr
     left = [process for process in made if process.poll() is None]

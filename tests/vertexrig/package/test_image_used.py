@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_submit_the_trigger_and_the_doctor_use_the_image_of_the_sources(
 
 
 def look(here: Any, loaded: config.Loaded) -> Iterator[doctor.Result]:
-    subject = doctor.Subject(loaded, clouds.vertex(here), None, lambda words: None, doctor.date(2026, 11, 21))
+    subject = doctor.Subject(loaded, clouds.vertex(here), None, lambda words: None, date(2026, 11, 21))
     return doctor.check_images(subject)
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from localvertex.state import RunningServer
 from tests.support import clouds, tools
 
 
 @pytest.fixture
-def terminal(here: clouds.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def terminal(here: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Types a verb in the test's folder, where a local Vertex is the cloud; what it printed, and it ended with `code`."""
     for name, value in {"VERTEXRIG_LOCAL": here.url, **clouds.variables(here)}.items():
         monkeypatch.setenv(name, value)

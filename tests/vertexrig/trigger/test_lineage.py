@@ -191,7 +191,7 @@ def test_ml_metadata(tmp_path: Path, here: server.RunningServer) -> None:
         assert inputs["system.Artifact"].uri == "gs://my-bucket/packages/trainer.tar.gz"
         (model,) = execution.get_output_artifacts()
         assert (model.schema_title, model.metadata["resourceName"]) == ("google.VertexModel", row["model"])
-        context = aiplatform.Context.get("vertexrig-vertexrig-nightly")
+        context: Any = aiplatform.Context.get("vertexrig-vertexrig-nightly")
         assert {one.name for one in context.get_artifacts()} == {one.name for one in (*inputs.values(), model)}
     finally:
         settings.clear()

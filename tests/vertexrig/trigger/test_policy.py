@@ -12,6 +12,7 @@ import pytest
 from localvertex import server
 from tests.support import clouds
 from tests.support.trigger_place import DATA, Place, nightly
+from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import caller_overrides
@@ -241,7 +242,7 @@ def test_a_policy_that_says_nothing_is_refused(tmp_path: Path, keys: dict[str, A
 
 def test_until_takes_times_and_durations() -> None:
     """The end of a hold is a time in any zone or a duration, and is not over."""
-    now = policy.times.parse("2026-11-21T12:00:00Z")
+    now = times.parse("2026-11-21T12:00:00Z")
     assert policy.until("2d", now) == "2026-11-23T12:00:00Z"
     assert policy.until("2026-12-24T18:00:00+01:00", now) == "2026-12-24T17:00:00Z"
     for text in ("2026-11-20", "soon"):

@@ -216,6 +216,6 @@ def test_the_digest_is_of_all_that_decides_a_request(tmp_path: Path, name: str) 
     before = clouds.loaded(tmp_path, data)
     (tmp_path / "own/notes.txt").write_text("other\n")
     assert config.load(before.file).digest == before.digest
-    with (tmp_path / name).open("a") as file:
-        file.write("# more\n")
+    with (tmp_path / name).open("a") as more:
+        more.write("# more\n")
     assert config.load(before.file).digest != before.digest

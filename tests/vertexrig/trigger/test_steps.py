@@ -246,10 +246,11 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
     (end,) = [one["end"] for one in place.ended]
     assert row["outcome"] == end["outcome"] == "given-up" and "after 3 days" in end["reason"] and why in end["reason"]
 
-    for now, before in zip((place.storage.objects, place.storage.own), kept[:2], strict=True):
-        now.clear()
-        now |= before  # type: ignore[operator]
-    place.clock.at = kept[2]
+    objects, own, place.clock.at = kept
+    place.storage.objects.clear()
+    place.storage.objects |= objects
+    place.storage.own.clear()
+    place.storage.own |= own
     place.models.refusal = None
     if what == "no package":
         place.storage.objects["vertexrig/vertexrig/packages/trainer.task-tf-2.17.json"] = pointer

@@ -18,6 +18,7 @@ from vertexrig.errors import ConfigError
 from vertexrig.project import caller_overrides
 from vertexrig.project.arguments import with_flags
 from vertexrig.submit.claims import Claims
+from vertexrig.submit.submission import Request
 from vertexrig.trigger import request
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call, RetryEventError, Trigger
@@ -207,7 +208,7 @@ def test_pages(trigger: Trigger, method: str, path: str, status: int) -> None:
 
 def test_jobs_of_others_are_not_shown(here: clouds.MemoryCloud, trigger: Trigger) -> None:
     """A job of the project that the trigger did not start is no job to a caller."""
-    prepared = trigger.submitter.prepare_candidates(request.Request("cpu"))[0]
+    prepared = trigger.submitter.prepare_candidates(Request("cpu"))[0]
     body = {"displayName": "theirs", "jobSpec": prepared.document.data}
     job = clouds.vertex(here).create("customJobs", body)
     assert trigger.handle(Call("GET", f"/jobs/{job.id}")).status == 404

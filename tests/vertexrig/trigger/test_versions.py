@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from vertexrig import __version__
 from vertexrig.cloud.rest import RestError
 from vertexrig.runs.deliveries import ROW
 from vertexrig.runs.store import OPEN, OWNER, RunStore, adopt
-from vertexrig.trigger import doctor
+from vertexrig.trigger import doctor, schedule_status
 
 NEWER: dict[str, Callable[[dict[str, Any]], Any]] = {
     "field": lambda run: run.update(quorum={"needed": 2}),
@@ -74,9 +75,9 @@ def test_the_doctor_names_what_is_left_alone(tmp_path: Path, monkeypatch: pytest
     place.begin()
     name, before, _ = stored(place)
     write(place, name, {**json.loads(before), "quorum": 2})
-    monkeypatch.setattr(doctor.schedule_status, "of_project", lambda *_: [])
+    monkeypatch.setattr(schedule_status, "of_project", lambda *_: [])
     loaded = place.trigger.loaded
-    subject = doctor.Subject(loaded, place.vertex, place.storage, lambda _: None, doctor.date(2026, 11, 26))  # type: ignore[arg-type]
+    subject = doctor.Subject(loaded, place.vertex, place.storage, lambda _: None, date(2026, 11, 26))  # type: ignore[arg-type]
     (found,) = [one for one in doctor.check_schedules(subject) if one.name == "open runs"]
     assert found.outcome == "warning" and name in found.message
 
