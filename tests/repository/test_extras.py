@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, metadata, packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from tests.repository.test_rooms import imports
 from tests.support.tools import REPOSITORY
@@ -276,3 +277,23 @@ def test_the_tool_works_where_the_local_vertex_is_missing(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [0, 0, 0, 2, 2, 2], done.stderr
     assert 'pip install "vertexrig[local]' in done.stderr and "Traceback" not in done.stderr
+
+
+def test_pins_are_of_releases_that_the_oldest_python_takes() -> None:
+    """`make setup` works on Python 3.10: what is pinned for it does not require a newer one."""
+    oldest, refused, seen = "3.10.0", [], 0
+    for line in (REPOSITORY / "constraints.txt").read_text().splitlines()[1:]:
+        pin = Requirement(line)
+        if pin.marker is not None and not pin.marker.evaluate(
+            {"python_full_version": oldest, "python_version": "3.10"}
+        ):
+            continue
+        try:
+            found = metadata(pin.name)
+        except PackageNotFoundError:
+            continue
+        if found["Version"] in pin.specifier:
+            seen += 1
+            if oldest not in SpecifierSet(found["Requires-Python"] or ""):
+                refused.append(f"{line}: {found['Requires-Python']}")
+    assert not refused and seen > 100
