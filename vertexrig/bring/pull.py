@@ -244,7 +244,7 @@ def _head(job: Wanted) -> str:
     lines = [f"project: {project}", f"region: {flow(job.region or 'us-central1')}"]
     bucket = "/".join(output.split("/")[:3])
     # a job without an output folder gets no bucket, which would give it one
-    if re.fullmatch(BUCKET[0], bucket):
+    if re.fullmatch(BUCKET.pattern, bucket):
         lines.append(f"bucket: {flow(bucket)}")
     return "\n".join(lines) + "\n"
 

@@ -67,7 +67,7 @@ def command(
     """
     workspace = project.workspace(name)
     loaded = workspace.loaded
-    kinds = list(workspace.renderer.view(name).images)
+    kinds = list(workspace.renderer.view(name).own_images)
     if not kinds:
         raise UsageError(
             f"{name} does not run an image that vertexrig builds: write `image: build` under `trainer` or under the job"

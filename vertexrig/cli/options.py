@@ -17,7 +17,7 @@ from vertexrig.cli import next_commands, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
 from vertexrig.project import config, environments
-from vertexrig.project.model import NAME
+from vertexrig.spec.api_names import NAME
 from vertexrig.text import quoted
 from vertexrig.workspace import Workspace
 
@@ -222,8 +222,8 @@ def is_file(target: str) -> bool:
 
 def entry_name(name: str | None) -> str | None:
     """Return the name given for a new job or sweep; UsageError if it is not a valid name."""
-    if name is not None and not re.fullmatch(NAME[0], name):
-        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
+    if name is not None and not re.fullmatch(NAME.pattern, name):
+        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME.words}")
     return name
 
 

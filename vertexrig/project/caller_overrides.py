@@ -19,10 +19,11 @@ from typing import Any, Union
 from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.arguments import parameter_ids, with_flags
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
+from vertexrig.spec.api_names import NAME
 from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds, nanoseconds
 
@@ -137,8 +138,8 @@ def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str
     trigger, runnable = project.trigger, [*project.entries]
     for name, event in trigger.events.items():
         path = ("events", name)
-        if not re.fullmatch(NAME[0], name):
-            yield path, f"{quoted(name)} is not {NAME[1]}"
+        if not re.fullmatch(NAME.pattern, name):
+            yield path, f"{quoted(name)} is not {NAME.words}"
         if (event.topic is None) is (event.bucket is None):
             yield path, "name either a topic, whose messages hold requests, or a bucket and what to run"
         elif event.bucket is not None and event.run not in runnable:

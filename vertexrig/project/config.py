@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import environments, triggered
-from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.schema import typed
+from vertexrig.spec.api_names import NAME
 from vertexrig.spec.masking import secret_in
 from vertexrig.text import kind_of, quoted
 
@@ -295,14 +296,14 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
-    values = os.environ if environ is None else environ
+    environ = os.environ if environ is None else environ
 
     def expanded(text: str) -> str:
         """Return a text with its variables filled in; the text itself if a variable is missing.
 
         It is used to compare the buckets and functions of environments.
         """
-        value = _expand(text, file_place, values, Errors())
+        value = _expand(text, file_place, environ, Errors())
         return text if value is typed.WRONG else str(value)
 
     base, all_environments = environments.split(reading.data, file_place)
@@ -314,7 +315,7 @@ def loads(
     bare_yn = chosen.paths_in_merged(file_place.bare_yn)
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
-    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), values, errors)
+    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), environ, errors)
     # From here, a value may come from an override.
     override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
@@ -545,8 +546,8 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:
-            if not re.fullmatch(NAME[0], name):
-                yield loaded.error(f"{quoted(name)} is not {NAME[1]}", group, name)
+            if not re.fullmatch(NAME.pattern, name):
+                yield loaded.error(f"{quoted(name)} is not {NAME.words}", group, name)
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
             yield loaded.error("a job has the same name; rename one of them", "sweeps", name)

@@ -13,7 +13,6 @@ from vertexrig.project.study import Goal, Study
 from vertexrig.project.triggered import Schedule, TriggerSettings
 from vertexrig.schema.typed import Scalar, option
 from vertexrig.spec.api_names import BUCKET, PROJECT, REGION
-from vertexrig.spec.api_names import NAME as NAME
 
 BUILD = "build"
 """The image that `vertexrig image` makes, where an image is named."""
@@ -323,7 +322,7 @@ class Project:
         return {**self.jobs, **self.sweeps}
 
     @property
-    def images(self) -> frozenset[str | None]:
+    def image_names(self) -> frozenset[str | None]:
         """The images that the trainer, the jobs and their roles name; None stands for a job or role that inherits its image."""
         jobs = self.jobs.values()
         # not reduction_server: an image there is refused

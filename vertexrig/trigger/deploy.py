@@ -213,7 +213,7 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     project = loaded.project
     if not project.bucket:
         raise loaded.error("bucket is needed: claims and packages are kept there")
-    registry = registry_steps(loaded) if BUILD in project.images else []
+    registry = registry_steps(loaded) if BUILD in project.image_names else []
     # in this order: a role needs its identity, the function its roles, the callers the function
     return [
         *_identities(project),

@@ -216,7 +216,7 @@ class Workspace:
 
     def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
         """Yield (program path, `Fit`) for each package of the trainer that a pool installs: how its requirements fit the pool's image."""
-        packages = view.packages if view is not None and self._uploaded is None else {}
+        packages = view.own_packages if view is not None and self._uploaded is None else {}
         for tf_version, uri in packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
             trainer = self.trainer(pool.module) if pool is not None else None
@@ -356,15 +356,15 @@ class Workspace:
         from vertexrig.workspace.source_keys import SourceKeys, in_keys
 
         view = rendered.view
-        keys = SourceKeys(self.loaded, view, document)
+        finder = SourceKeys(self.loaded, view, document)
         args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
 
         def in_file(finding: Finding) -> Finding:
-            key, edits = keys.find(finding.path), tuple(map(keys.edit, finding.edits))
-            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `keys` looks
+            key, edits = finder.find(finding.path), tuple(map(finder.edit, finding.edits))
+            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `finder` looks
                 key = _PROJECT_KEYS[finding.id]
                 edits = tuple(replace(one, location=self.loaded.origins.path_in_file(key)) for one in finding.edits)
-            origin = self.loaded.origin(key) or self.loaded.origin(view.key)
+            origin = self.loaded.origin(key) or self.loaded.origin(view.entry_path)
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
@@ -405,7 +405,7 @@ class Workspace:
 def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
     """Return the images of the project's own trainer that a document names, by URI."""
     trainer = loaded.project.trainer
-    if BUILD not in loaded.project.images:
+    if BUILD not in loaded.project.image_names:
         return {}
     # imported here: a project that has only prebuilt images does not load these modules
     from vertexrig.package.image import describe_image, patterns

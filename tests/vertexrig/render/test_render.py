@@ -377,7 +377,7 @@ def test_a_reduction_server_has_no_keys_of_the_jobs_arguments() -> None:
     """Its arguments come from its own keys or are none; the workers inherit those of the job, with their keys."""
     job = "machine_type: n1-standard-8, args: {epochs: 1}, worker: {}, reduction_server: {}"
     pools = project(f"jobs: {{c: {{topology: multi-worker, {job}}}}}").view("c").pools
-    found = {role: pool.keys.get(("args", 0)) for role, pool in pools.items() if pool is not None}
+    found = {role: pool.source_keys.get(("args", 0)) for role, pool in pools.items() if pool is not None}
     own = ("jobs", "c", "args", "epochs")
     assert found == {"chief": own, "worker": own, "reduction_server": None}
 

@@ -220,7 +220,7 @@ def test_the_display_name_of_a_sweep_is_its_own() -> None:
     """A sweep without a display name does not take that of its job, so no key of the file gives it."""
     text = "jobs: {j: {machine_type: n1-standard-4, timeout: 60s, display_name: other}}\nsweeps: {s: {job: j, "
     prepared = workspace(text + STUDY.removesuffix("}\n") + "}\n").prepare("s")
-    assert prepared.view.display_name != "other" and ("display_name",) not in prepared.view.keys
+    assert prepared.view.display_name != "other" and ("display_name",) not in prepared.view.source_keys
 
 
 def test_requirements_are_those_of_the_trainer_that_is_checked(tmp_path: Path) -> None:
