@@ -82,9 +82,9 @@ def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...]
     if key in PLACE:
         return path
     rows = [("sweeps", name, Sweep), ("jobs", target.job, Job)] if isinstance(target, Sweep) else [("jobs", name, Job)]
-    found = next(((group, own) for group, own, cls in rows if key in typed.hints(cls) and key not in _OWN), None)
+    found = next(((group, own) for group, own, cls in rows if key in typed.keys(cls) and key not in _OWN), None)
     if found is None:
-        keys = {*PLACE, *(one for _, _, cls in rows for one in typed.hints(cls))} - {*_OWN}
+        keys = {*PLACE, *(one for _, _, cls in rows for one in typed.keys(cls))} - {*_OWN}
         raise loaded.error(f"a candidate cannot change {key!r}. {did_you_mean(key, keys, most=50)}", *place, key)
     return (*found, *path)
 

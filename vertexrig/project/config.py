@@ -489,17 +489,17 @@ def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) ->
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
             if target in _entries(data, group):
-                keys = typed.hints(cls)
+                keys = typed.keys(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
                 # Refused here, where the keys of both places can be suggested; from the top only those of the project
                 # would be.
-                if parts[0] not in typed.hints(Project):
-                    choices = did_you_mean(parts[0], {*keys, *typed.hints(Project)}, most=40)
+                if parts[0] not in typed.keys(Project):
+                    choices = did_you_mean(parts[0], {*keys, *typed.keys(Project)}, most=40)
                     if parts[0] == target and len(parts) > 1:
                         choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
-    if parts[0] not in typed.hints(Project) and parts[0] in {**typed.hints(Job), **typed.hints(Sweep)}:
+    if parts[0] not in typed.keys(Project) and parts[0] in {*typed.keys(Job), *typed.keys(Sweep)}:
         names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
         if target is not None and target not in names:
             raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")

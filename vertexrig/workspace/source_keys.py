@@ -246,4 +246,4 @@ def in_keys(fix: str) -> str:
 @cache
 def _fields() -> frozenset[str]:
     """Return the API's names of the file's keys: a trainer's own names, such as a metric valAccuracy, stay as they are."""
-    return frozenset(camel(name) for cls in places() for name in typed.hints(cls))
+    return frozenset(camel(name) for cls in places() for name in typed.keys(cls))
