@@ -394,7 +394,7 @@ def _rendered(text: str, entries: Sequence[Entry], file: Path, name: str) -> Ren
 
 
 def _read(rendered: Rendered) -> dict[str, Any]:
-    return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False).data
+    return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False).data
 
 
 def _overlay(base: Any, want: Any) -> Any:

@@ -73,7 +73,7 @@ def check_rules(loaded: Loaded) -> None:
     for key, bound in trigger.allow.items():
         with errors:
             if not SAFE.fullmatch(key):
-                raise loaded.error(
+                raise loaded.error_at(
                     f"callers can never set {key!r}: they may set machines, replica counts, timeout, trial counts, labels.X, "
                     "study.algorithm, and ranges of study.parameters.X",
                     *("trigger", "allow", key),
@@ -82,36 +82,36 @@ def check_rules(loaded: Loaded) -> None:
     for key, bound in trigger.allow_args.items():
         with errors:
             if not ARG.fullmatch(key):
-                raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
+                raise loaded.error_at(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
             _check_bound(loaded, bound, ("trigger", "allow_args", key))
     for place, message in _wrong_places(loaded.project):
         with errors:
-            raise loaded.error(message, "trigger", *place)
+            raise loaded.error_at(message, "trigger", *place)
     for pattern, caller in trigger.callers.items():
         for index, key in enumerate(caller.keys):
             with errors:
                 if not any(fnmatchcase(name, key) for name in opened(loaded)):
-                    raise loaded.error(
+                    raise loaded.error_at(
                         f"trigger.allow and trigger.allow_args open no {key!r}. {did_you_mean(key, opened(loaded))}",
                         *("trigger", "callers", pattern, "keys", index),
                     )
         for key in caller.labels:
             with errors:
                 if key.startswith("vertexrig"):
-                    raise loaded.error(
+                    raise loaded.error_at(
                         "labels that begin with vertexrig are the tool's own",
                         *("trigger", "callers", pattern, "labels", key),
                     )
     for name, schedule in loaded.project.schedules.items():
         for path, message in _wrong_policy(trigger, name, schedule):
             with errors:
-                raise loaded.error(message, "schedules", name, path)
+                raise loaded.error_at(message, "schedules", name, path)
     errors.raise_all()
     # a schedule sends its values like any caller: it would be refused at the first run
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
             with errors:
-                raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
+                raise loaded.error_at(refusal.message, "schedules", name, *refusal.path.split(".", 1))
     errors.raise_all()
 
 
@@ -170,16 +170,16 @@ def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str
 
 def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
     if bound.min is not None and bound.max is not None and bound.min > bound.max:
-        raise loaded.error(f"min {bound.min:g} is above max {bound.max:g}", *path)
+        raise loaded.error_at(f"min {bound.min:g} is above max {bound.max:g}", *path)
     if bound.pattern is not None:
         try:
             re.compile(bound.pattern)
         except re.error as error:
-            raise loaded.error(
+            raise loaded.error_at(
                 f"the pattern {bound.pattern!r} does not compile as a regular expression: {error}", *path
             ) from None
         if bound.min is not None or bound.max is not None:
-            raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
+            raise loaded.error_at("a pattern is for text, min and max are for numbers: give one or the other", *path)
 
 
 def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[RefusedOverride]:

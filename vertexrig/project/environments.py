@@ -22,7 +22,7 @@ VARIABLE = "VERTEXRIG_ENV"
 STAGED = "environment.txt"
 """File of the deployed function's folder with the name of its environment."""
 chosen_env: ContextVar[str] = ContextVar("env", default="")
-"""The value of `--env`, which may come from VERTEXRIG_ENV; set by `vertexrig.cli.options`."""
+"""The value of `--env`, set by `vertexrig.cli.options`; "" without one."""
 
 
 class NoEnvironmentError(UsageError):

@@ -201,7 +201,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
 
 def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
     if job.replica_count not in (None, 1):
-        raise loaded.error(
+        raise loaded.error_at(
             f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
             f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
             *("jobs", name, "replica_count"),
@@ -217,7 +217,7 @@ def _sweep_args(
         return sweep.args, _keys_of(sweep.args, of_sweep)
     if not isinstance(job.args, Mapping):
         if sweep.args:
-            raise loaded.error(f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", *of_sweep)
+            raise loaded.error_at(f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", *of_sweep)
         return job.args, _keys_of(job.args, of_job)
     searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
     args = {key: value for key, value in {**job.args, **sweep.args}.items() if key not in searched}
@@ -335,7 +335,7 @@ class _Resolver:
         values: dict[str, Any] = {}
         if role == "reduction_server":
             if settings.image is not None and settings.container is None:
-                raise self.loaded.error(
+                raise self.loaded.error_at(
                     f"image: {settings.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
                     "name another program's image as container: {image_uri: IMAGE}",
                     *("jobs", self.job_name, role, "image"),
@@ -371,7 +371,7 @@ class _Resolver:
             return _PoolImage(self.artifacts.image(kind), own=kind)
         if name == "custom":
             if not trainer.custom_image:
-                raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
+                raise self.loaded.error_at("image is `custom`, so custom_image must name your image", "trainer")
             return _PoolImage(trainer.custom_image)
         if "/" in name:
             known = self.catalog.image(name)
@@ -410,7 +410,7 @@ class _Resolver:
         where = ""
         if role != "chief" and getattr(self.settings(role), "image", None):
             path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
-        return self.loaded.error(
+        return self.loaded.error_at(
             f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
         )
 

@@ -88,25 +88,20 @@ class Origins:
     lines: Mapping[yamltext.FileKey, int] = dataclasses.field(default_factory=dict)
     override_of: Mapping[yamltext.FileKey, str] = dataclasses.field(default_factory=dict)
 
-    def locate(self, path: yamltext.FileKey) -> tuple[str | None, int | None]:
-        """Return the file and the line, or `--set KEY=VALUE` and None, of the value at `path` or of the nearest key around it."""
-        for n in range(len(path), -1, -1):
-            if path[:n] in self.override_of:
-                return f"--set {self.override_of[path[:n]]}", None
-            if path[:n] in self.lines:
-                return self.file, self.lines[path[:n]]
-        return self.file, None
+    def of(self, path: yamltext.FileKey) -> int | str | None:
+        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
+
+        None if there is no such key.
+        """
+        for n in range(len(path), 0, -1):
+            found = self.override_of.get(path[:n]) or self.lines.get(path[:n])
+            if found is not None:
+                return found
+        return None
 
     def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
         """Return where the file has the value at `path`."""
         return path
-
-    def error(self, message: str, path: yamltext.FileKey, edits: Iterable[Edit] = ()) -> ConfigError:
-        """Return a ConfigError that begins with the path in the file and has its line; the edits that mend it are made there."""
-        file, line = self.locate(path)
-        path = self.path_in_file(path)
-        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
-        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 
 @dataclass(frozen=True)
@@ -127,8 +122,17 @@ class Place:
         return Place((*self.path, key), self.origins, self.bare_yn)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
-        """Return a ConfigError about the value; see `Origins.error`."""
-        return self.origins.error(message, self.path, edits)
+        """Return a ConfigError that begins with the path in the file.
+
+        It has the line, or the override, of the value or of the nearest key around it; without one, the file's first line. The edits
+        that mend it are made at the path.
+        """
+        origin, path = self.origins.of(self.path), self.origins.path_in_file(self.path)
+        file, line = self.origins.file, self.origins.lines.get(())
+        if origin is not None:
+            file, line = (f"--set {origin}", None) if isinstance(origin, str) else (file, origin)
+        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
+        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 
 def dotted(path: yamltext.FileKey) -> str:

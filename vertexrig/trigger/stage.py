@@ -68,7 +68,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     """
     caller_overrides.check_rules(loaded)
     if PREBUILT in loaded.project.image_names and not loaded.project.trainer.build.framework:
-        raise loaded.error(
+        raise loaded.error_at(
             "an image is `prebuilt`, and the function has no trainer to tell the framework by: name it, such as "
             "build: {framework: tf}",
             "trainer",
