@@ -129,7 +129,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         _content(config, packages, modules, files)
     alone = found.dependencies is not None and "install_requires" not in given
     dependencies = (found.dependencies or ()) if alone else ()
-    # a setup.cfg that lists them is rewritten as a file of its own (`requirements.rewrite`)
+    # a setup.cfg that lists them keeps its list
     if _has(config, "options", "install_requires"):
         dependencies = ()
     generated = {**({} if "setup.py" in files else {"setup.py": SETUP_PY}), "setup.cfg": _written(config)}
