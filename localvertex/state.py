@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from vertexrig.errors import UsageError
-from vertexrig.files import locked, output, place_of, write_text
+from vertexrig.files import locked, must_stay, place_of, write_text
 
 HOST = "127.0.0.1"
 BOTO = "boto.cfg"
@@ -167,7 +167,7 @@ def held(root: Path) -> Iterator[IO[str]]:
     Raises:
         UsageError: Another server holds it.
     """
-    with output(root, LOCK).open("a+") as lock:
+    with must_stay(root / LOCK, root).open("a+") as lock:
         until = time.monotonic() + _PATIENCE
         while not _locked(lock):
             if time.monotonic() > until:

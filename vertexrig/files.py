@@ -1,7 +1,7 @@
 """Reading files up to a size, writing files whole or not at all, and following links only within a checkout.
 
 A folder that somebody else made may hold links to anywhere. What a verb writes there by itself stays below the project's
-folder (`output`, and `below` of `write_bytes`), what it reads stays in the checkout (`is_inside`); a path that a person has
+folder (`must_stay`, and `below` of `write_bytes`), what it reads stays in the checkout (`is_inside`); a path that a person has
 typed may be anywhere.
 """
 
@@ -70,7 +70,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
     is written to as it is.
 
     Args:
-        below: For a path that the user did not type: the folder that it must stay in (see `output`).
+        below: For a path that the user did not type: the folder that it must stay in (see `must_stay`).
     """
     try:
         if below is None and _is_device(path):
@@ -116,18 +116,12 @@ def _folder(path: Path, below: Path | None) -> Iterator[int]:
         os.close(handle)
 
 
-def output(folder: Path, name: str | Path) -> Path:
+def must_stay(path: Path, folder: Path) -> Path:
     """Return the path of an output that the user did not name: below the project's folder, also after links, and not a link itself.
 
     Raises:
         UsageError: A link leads elsewhere, or something is there that is neither a file nor a folder.
     """
-    must_stay(folder / name, folder)
-    return folder / name
-
-
-def must_stay(path: Path, folder: Path) -> None:
-    """Refuse a path that a link leads out of a folder, that is a link itself, or that is neither a file nor a folder (UsageError)."""
     top = Path(os.path.realpath(folder))
     parent = Path(os.path.realpath(path.parent))
     if not parent.is_relative_to(top):
@@ -136,6 +130,7 @@ def must_stay(path: Path, folder: Path) -> None:
         raise UsageError(f"{path} is a link, to {os.readlink(path)}: nothing is written there; {_TYPE_IT}")
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise UsageError(f"{path} is neither a file nor a folder: nothing is written there; remove it")
+    return path
 
 
 _TYPE_IT = "remove the link, or name another place with an option such as --output"

@@ -55,9 +55,10 @@ def assign(name: str, value: str) -> None:
 def assigned(*, for_paste: bool = False) -> dict[str, str]:
     """Return the variables that a printed command of this program sets, so that it does the same in a shell without them.
 
+    By default only those whose values a message shows as they are: they are shorter than SHORTEST.
+
     Args:
-        for_paste: Return all of them, for a command that is printed with the values. A message shows `${NAME}` in place of a long value,
-            so a command in a message cannot set a variable with a long value.
+        for_paste: Return all of them, for a command that is printed with the values.
     """
     return {name: value for name, value in _assigned.items() if for_paste or len(value) < SHORTEST}
 
@@ -74,7 +75,7 @@ def shown(text: str) -> str:
     parts, end = list[str](), 0
     for match in forms.pattern.finditer(text):
         start = match.start()
-        if start < end:  # inside a cut value, whose end `_common_prefix` has found
+        if start < end:  # inside a cut value, whose end `_end_of_match` has found
             continue
         found = _single_blanks(match[0])
         name = forms.name_by_form.get(found, "")
@@ -82,13 +83,13 @@ def shown(text: str) -> str:
         end = match.end()
         if not name:
             form, name = forms.form_by_prefix[found]
-            end = max(end, _common_prefix(form, text, start))
+            end = max(end, _end_of_match(form, text, start))
         parts.append(f"${{{name}}}")
     return "".join([*parts, text[end:]])
 
 
-def _common_prefix(form: str, text: str, start: int) -> int:
-    """Return where the characters of a text from `start` on end to be those of a form, whose blanks may be any white space there."""
+def _end_of_match(form: str, text: str, start: int) -> int:
+    """Return the index up to which a text, from `start` on, agrees with a form. A blank of the form stands for any white space."""
     here = end = start
     for char in form:
         if char == " " and text[here : here + 1].isspace():

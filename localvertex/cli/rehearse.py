@@ -129,7 +129,7 @@ def command(
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
         streams.note("to run it on Vertex AI, with its candidates:")
-        streams.note(workspace.command_line("submit", name, "--watch", for_paste=True), literal=True)
+        streams.note(workspace.command_line("submit", name, "--watch", for_paste=True), for_paste=True)
     else:
         _next_steps(prepared, project.file, done)
 
@@ -174,7 +174,7 @@ def _next_steps(prepared: Prepared, file: Path | None, done: Rehearsal) -> None:
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
-        streams.note(line, literal=True)
+        streams.note(line, for_paste=True)
 
 
 def _words_to_register(prepared: Prepared, done: Rehearsal) -> list[str]:

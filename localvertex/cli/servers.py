@@ -17,7 +17,7 @@ from localvertex import state
 from localvertex.front import control
 from vertexrig.cli import options, streams
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.files import output
+from vertexrig.files import must_stay
 from vertexrig.project import config
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class ServerOptions:
         if self.root is not None:
             return self.root
         found = options.find_project(self.file)
-        return output(found.parent if found else Path(), config.STATE_FOLDER)
+        home = found.parent if found else Path()
+        return must_stay(home / config.STATE_FOLDER, home)
 
 
 engine_option = click.option(

@@ -222,7 +222,7 @@ def place_packages(prepared: Prepared, root: Path) -> None:
     workspace = prepared.workspace
     trainer = workspace.loaded.project.trainer
     folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
-    for tf_version, uri in prepared.view.packages.items():
+    for tf_version, uri in prepared.view.own_packages.items():
         pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
         target = local_path(uri, root)
         if not pools:

@@ -288,7 +288,7 @@ def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, st
             what = wanted(value, catalog(), loaded)
             if not (what.folder / _READY).is_file():
                 line = command_line("local", "python", "--image", value, program="vertexrig")
-                raise loaded.error(
+                raise loaded.error_at(
                     f"the environment of {value} was not made yet: {line}", "local", "interpreters", pattern
                 )
             value = str(what.program)

@@ -132,9 +132,9 @@ def typed(*words: str, cwd: Path | None = None) -> Done:
 def _forks() -> Forks:
     """The process that has imported the command line, for those that are forked from it; it ends with this one."""
     from tests.support.forks import Forks
-    from vertexrig.cli import VERBS
+    from vertexrig.cli import OF_EMULATOR, VERBS
 
-    verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values() if module]
+    verbs = [f"vertexrig.cli.{verb.replace('-', '_')}" for verb in VERBS if verb not in OF_EMULATOR]
     verbs += ["localvertex.cli.local", "localvertex.cli.rehearse"]
     return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
 

@@ -244,7 +244,7 @@ def _head(job: Wanted) -> str:
     lines = [f"project: {project}", f"region: {flow(job.region or 'us-central1')}"]
     bucket = "/".join(output.split("/")[:3])
     # a job without an output folder gets no bucket, which would give it one
-    if re.fullmatch(BUCKET[0], bucket):
+    if re.fullmatch(BUCKET.pattern, bucket):
         lines.append(f"bucket: {flow(bucket)}")
     return "\n".join(lines) + "\n"
 
@@ -394,7 +394,7 @@ def _rendered(text: str, entries: Sequence[Entry], file: Path, name: str) -> Ren
 
 
 def _read(rendered: Rendered) -> dict[str, Any]:
-    return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False).data
+    return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False).data
 
 
 def _overlay(base: Any, want: Any) -> Any:

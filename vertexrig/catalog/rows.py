@@ -1,6 +1,6 @@
 """The rows of the catalog: what is known of one machine, accelerator, region, image, price, quota or limit.
 
-Each table is declared here once. The shipped `data/TABLE.json` and the user's overlay have the fields made by `option`; one
+Each table is declared here once. The shipped `data/TABLE.json` and the user's overlay have the fields made by `given`; one
 without a default is required in a new row. `computed` fields are the row's name, and what the catalog works out.
 
 Rows are compared by identity, and share one `__repr__`: leaving both out of the generated code halves the import time.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from vertexrig.schema.typed import computed, option
+from vertexrig.schema.typed import computed, given
 
 _DAY = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 _TEXT: dict[str, Any] = {"pattern": (r"(?s)\s*\S.*", "a text that says something")}
@@ -54,9 +54,9 @@ class TpuSlice(NamedTuple):
 class Row(_Shown):
     """What every row of a table has."""
 
-    source: str = option("Keys and titles of the documents it comes from.", "", **_TEXT)
-    date: str = option("When its source said so, or when the source was read if it has no date.", "", **_DATE)
-    note: str = option("A caveat; empty if there is none.", "")
+    source: str = given("Keys and titles of the documents it comes from.", "", **_TEXT)
+    date: str = given("When its source said so, or when the source was read if it has no date.", "", **_DATE)
+    note: str = given("A caveat; empty if there is none.", "")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -64,18 +64,18 @@ class Machine(Row):
     """A machine type of Vertex AI training."""
 
     name: str = computed("The value of `machineType`.")
-    family: str = option("The part of the name before the first dash.", **_TEXT)
-    vcpus: int | None = option("Virtual CPUs per VM; null if not known.", least=0)
-    memory_gb: float | None = option("Memory per VM; null if not known.", least=0)
-    accelerators: Mapping[str, tuple[int, ...]] = option(
+    family: str = given("The part of the name before the first dash.", **_TEXT)
+    vcpus: int | None = given("Virtual CPUs per VM; null if not known.", least=0)
+    memory_gb: float | None = given("Memory per VM; null if not known.", least=0)
+    accelerators: Mapping[str, tuple[int, ...]] = given(
         "The counts one VM may take, by accelerator; empty for TPU machines that are chosen by topology.",
         factory=dict,
         least=1,
         **_ACCELERATOR,
     )
-    accelerator_required: bool = option("It comes with its accelerators, which must be written out.", False)
-    tpu: str = option("TPU generation (`TPU_V5E`) of a machine chosen by topology.", "", **_ACCELERATOR)
-    tpu_topologies: Mapping[str, TpuSlice] = option(
+    accelerator_required: bool = given("It comes with its accelerators, which must be written out.", False)
+    tpu: str = given("TPU generation (`TPU_V5E`) of a machine chosen by topology.", "", **_ACCELERATOR)
+    tpu_topologies: Mapping[str, TpuSlice] = given(
         "[chips, VMs] by value of `tpuTopology`.", factory=dict, least=1, items=2
     )
 
@@ -85,17 +85,17 @@ class Accelerator(Row):
     """A GPU or TPU."""
 
     name: str = computed("The value of `acceleratorType`, or the catalog's own name without `api_enum`.")
-    kind: Literal["gpu", "tpu"] = option("gpu or tpu.")
+    kind: Literal["gpu", "tpu"] = given("gpu or tpu.")
     machines: tuple[str, ...] = computed("The machine types that carry it.")
-    max_per_vm: int | None = option("The most one VM takes; null for TPUs.", None, least=0)
-    retired: str | None = option("When or why it can no longer be used.", None, **_TEXT)
-    api_enum: bool = option("The API has a value of this name; if not, `note` says what to write instead.", True)
-    gcloud_enum: bool = option("gcloud 528 knows the value; if not, it refuses it in a sweep.", False)
-    flex_start: bool = option("May be asked for with `strategy: FLEX_START`.", False)
+    max_per_vm: int | None = given("The most one VM takes; null for TPUs.", None, least=0)
+    retired: str | None = given("When or why it can no longer be used.", None, **_TEXT)
+    api_enum: bool = given("The API has a value of this name; if not, `note` says what to write instead.", True)
+    gcloud_enum: bool = given("gcloud 528 knows the value; if not, it refuses it in a sweep.", False)
+    flex_start: bool = given("May be asked for with `strategy: FLEX_START`.", False)
     quota: str | None = computed("The last part of its quota metric (`nvidia_t4_gpus`); None if no source names it.")
     quota_key: str | None = computed("Its key in `Region.quotas`; None if there is none.")
-    pod_step: int | None = option("Pods have this many cores or a multiple; null if it has no pods.", None, least=1)
-    pod_name: str = option("What regions call its pods.", "", **_ACCELERATOR)
+    pod_step: int | None = given("Pods have this many cores or a multiple; null if it has no pods.", None, least=1)
+    pod_name: str = given("What regions call its pods.", "", **_ACCELERATOR)
 
     @property
     def series(self) -> str:
@@ -114,11 +114,11 @@ class Region(Row):
     """A region."""
 
     name: str = computed("Such as `us-central1`.")
-    location: str = option("Where it is; empty if not documented.", "")
-    gcloud: bool = option("gcloud 528 takes it as a training region; it refuses all others before sending anything.")
-    training: tuple[str, ...] = option("Accelerators documented for training.", factory=tuple, **_ACCELERATOR)
-    not_for_training: tuple[str, ...] = option("Accelerators for other uses.", factory=tuple, **_ACCELERATOR)
-    quotas: Mapping[str, int | None] = option(
+    location: str = given("Where it is; empty if not documented.", "")
+    gcloud: bool = given("gcloud 528 takes it as a training region; it refuses all others before sending anything.")
+    training: tuple[str, ...] = given("Accelerators documented for training.", factory=tuple, **_ACCELERATOR)
+    not_for_training: tuple[str, ...] = given("Accelerators for other uses.", factory=tuple, **_ACCELERATOR)
+    quotas: Mapping[str, int | None] = given(
         'Default quota by key; 0: it must be asked for first; no key: "not available".',
         factory=dict,
         least=0,
@@ -131,18 +131,16 @@ class Image(Row):
     """A prebuilt training image."""
 
     name: str = computed("The image's own name, `tf-gpu.2-17.py310`.")
-    framework: Literal["tf", "pytorch", "sklearn", "xgboost", "ray"] = option("Its framework.")
-    version: str = option("The framework's version, `2.17`.", **_TEXT)
-    python: str = option("Its Python version.", **_TEXT)
-    kind: Literal["cpu", "gpu", "tpu", "cpu_or_gpu"] = option("The machines it is for.")
-    cuda: str | None = option("CUDA version, `12.x`; null on CPU and TPU images.", None, **_TEXT)
-    repository_path: str = option("The URI without its host.", **_TEXT)
-    end_of_support: str = option("No new versions are published after this day.", **_DATE)
-    end_of_availability: str = option("The service may refuse it after this day.", **_DATE)
-    hypertune: bool = option("cloudml-hypertune is in it.")
-    packages: tuple[str, ...] = option(
-        "What its page lists in addition to the framework, as requirements.", (), **_TEXT
-    )
+    framework: Literal["tf", "pytorch", "sklearn", "xgboost", "ray"] = given("Its framework.")
+    version: str = given("The framework's version, `2.17`.", **_TEXT)
+    python: str = given("Its Python version.", **_TEXT)
+    kind: Literal["cpu", "gpu", "tpu", "cpu_or_gpu"] = given("The machines it is for.")
+    cuda: str | None = given("CUDA version, `12.x`; null on CPU and TPU images.", None, **_TEXT)
+    repository_path: str = given("The URI without its host.", **_TEXT)
+    end_of_support: str = given("No new versions are published after this day.", **_DATE)
+    end_of_availability: str = given("The service may refuse it after this day.", **_DATE)
+    hypertune: bool = given("cloudml-hypertune is in it.")
+    packages: tuple[str, ...] = given("What its page lists in addition to the framework, as requirements.", (), **_TEXT)
 
     def uri(self, host: str = "us-docker.pkg.dev") -> str:
         """Return the full URI on one of the three hosts."""
@@ -159,13 +157,13 @@ class Price(Row):
     """What something costs in Vertex AI training, on demand."""
 
     item: str = computed("A machine type, an accelerator, a boot disk type, or a rate such as `n1-vcpu`.")
-    kind: Literal["machine", "accelerator", "disk_gb", "vcpu", "memory_gb", "example"] = option("What is paid for.")
-    usd_per_hour: float = option("US dollars per hour and unit in Vertex AI.", None, least=0)
+    kind: Literal["machine", "accelerator", "disk_gb", "vcpu", "memory_gb", "example"] = given("What is paid for.")
+    usd_per_hour: float = given("US dollars per hour and unit in Vertex AI.", None, least=0)
     basis: str = computed(
         '"listed" (a source states it for Vertex AI) or "derived" (Compute Engine price times `price.factor`: an estimate).'
     )
-    compute_engine_usd: float | None = option("The Compute Engine price of a derived one.", None, least=0)
-    includes_accelerators: bool = option("The accelerators are in the machine's price.", False)
+    compute_engine_usd: float | None = given("The Compute Engine price of a derived one.", None, least=0)
+    includes_accelerators: bool = given("The accelerators are in the machine's price.", False)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -173,10 +171,10 @@ class Quota(Row):
     """A training quota."""
 
     key: str = computed("Its key in `Region.quotas`.")
-    unit: str = option("vCPUs, GPUs, TPU cores, TPU chips or GB.", **_TEXT)
-    applies_to: tuple[str, ...] = option("Machine families, accelerators or disk types that draw it.", **_TEXT)
-    metric: str | None = option("Last part of its metric's name; null if no source names it.", None, **_TEXT)
-    preemptible_metric: str | None = option("The same for SPOT and FLEX_START.", None, **_TEXT)
+    unit: str = given("vCPUs, GPUs, TPU cores, TPU chips or GB.", **_TEXT)
+    applies_to: tuple[str, ...] = given("Machine families, accelerators or disk types that draw it.", **_TEXT)
+    metric: str | None = given("Last part of its metric's name; null if no source names it.", None, **_TEXT)
+    preemptible_metric: str | None = given("The same for SPOT and FLEX_START.", None, **_TEXT)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -184,7 +182,7 @@ class Limit(Row):
     """A documented limit or default."""
 
     key: str = computed("Its name.")
-    value: Any = option("A number, a text, a boolean, a list or a mapping of texts, as the shipped one.")
+    value: Any = given("A number, a text, a boolean, a list or a mapping of texts, as the shipped one.")
 
 
 TABLES: Mapping[str, type[Row]] = MappingProxyType(

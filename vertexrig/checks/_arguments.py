@@ -68,7 +68,7 @@ def _line(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     return [*command, *args]
 
 
-def words(pool: Pool, trainer: TrainerSource | None) -> list[str]:
+def trainer_args(pool: Pool, trainer: TrainerSource | None) -> list[str]:
     """Return a pool's args from the first that the trainer itself gets."""
     if pool.python_package is not None:
         return pool.args
@@ -81,7 +81,7 @@ def words(pool: Pool, trainer: TrainerSource | None) -> list[str]:
 def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
     """Return the trainer with the flags of the sub-command that the pools choose; with no flag known for certain if the pools differ."""
     pools = trainer_pools(document, trainer)
-    found = [_chosen(trainer, [*trainer.leading, *words(pool, trainer)]) for pool in pools] or [trainer]
+    found = [_chosen(trainer, [*trainer.leading, *trainer_args(pool, trainer)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
         why = SourceProblem("the pools choose different sub-commands")
         # no rule may then call a flag unknown or missing
@@ -140,7 +140,7 @@ def _subcommand(source: TrainerSource, words: list[str]) -> tuple[str, str]:
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Yield each flag of a pool's args with its value, and each positional value."""
     args = pool.args
-    yield from _split(args, len(args) - len(words(pool, trainer)), f"{pool.program_path}.args", trainer)
+    yield from _split(args, len(args) - len(trainer_args(pool, trainer)), f"{pool.program_path}.args", trainer)
 
 
 def leading(trainer: TrainerSource) -> Iterator[Passed]:

@@ -26,7 +26,7 @@ def _completed_by_flags(document: Document) -> bool:
     """Whether the document is a file for `gcloud ai custom-jobs create --config` that leaves its pools to another flag."""
     wrapped = any(found.id == "custom-job-wrapper" for found in document.findings)
     alone = document.kind == "CustomJobSpec" and bool(document.data) and "workerPoolSpecs" not in document.data
-    return document.foreign and alone and not wrapped
+    return document.for_gcloud and alone and not wrapped
 
 
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:

@@ -66,12 +66,14 @@ def _span(line: str, path: str) -> tuple[int, int]:
 
 def _value_end(line: str, start: int, *, flow: bool) -> int:
     """Return where the value ends that begins at `start`: at its closing bracket, a comma of a `{a: 1, b: 2}`, a comment."""
-    depth, quoted, at, last = 0, "", start, ""
+    depth, quoted, at = 0, "", start
+    before = ""  # the last character that is no white space
     while at < len(line):
         char = line[at]
         if quoted:
             quoted = "" if char == quoted else quoted
-        elif char in "\"'" and last in {"", ",", "[", "{", ":"}:
+        # a quote opens a text only at the beginning of a value; in `it's` it is a letter
+        elif char in "\"'" and before in {"", ",", "[", "{", ":"}:
             quoted = char
         elif char in "[{":
             depth += 1
@@ -81,7 +83,7 @@ def _value_end(line: str, start: int, *, flow: bool) -> int:
                 break
         elif (char == "," and flow and not depth) or (char == "#" and line[at - 1] == " "):
             break
-        last = last if char.isspace() else char
+        before = before if char.isspace() else char
         at += 1
     end = start + len(line[start:at].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
     return end if end > start else len(line[:start].rstrip())

@@ -14,23 +14,14 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool, has_gpu, tpu_name
-from vertexrig.trainer_source.tensorflow_usage import (
-    CENTRAL,
-    MIRRORED,
-    MULTI,
-    ONE,
-    SERVER,
-    STRATEGY_FLAGS,
-    TPU,
-    strategy_named,
-)
+from vertexrig.trainer_source import tensorflow_usage as tf
 from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
 _FIRST_KERAS_3 = (2, 16)
 
-_CLUSTER = {MULTI, SERVER}
-_SEVERAL_GPUS = {MIRRORED, MULTI, SERVER, CENTRAL}
+_CLUSTER = {tf.MULTI, tf.SERVER}
+_SEVERAL_GPUS = {tf.MIRRORED, tf.MULTI, tf.SERVER, tf.CENTRAL}
 # Packages that spread work over replicas or devices by other means.
 _OTHERS = frozenset("byteps dask deepspeed horovod jax keras_tuner kerastuner mpi4py ray torch torch_xla".split())
 # Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
@@ -99,7 +90,7 @@ def cluster_strategy(document: Document, context: Context) -> Iterator[Problem]:
 
 def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
-    if cluster is None or not cluster.servers or SERVER in cluster.strategies:
+    if cluster is None or not cluster.servers or tf.SERVER in cluster.strategies:
         return
     pool = next(pool for pool in cluster.pools if pool.index == 2)
     message = f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}"
@@ -109,7 +100,7 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
 
 def server_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
-    if cluster is not None and cluster.strategies == {SERVER}:
+    if cluster is not None and cluster.strategies == {tf.SERVER}:
         yield from _server_pools(document, cluster, "the trainer knows ParameterServerStrategy only")
 
 
@@ -123,7 +114,7 @@ def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: 
 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
-    if cluster is not None and cluster.strategies == {MULTI} and not cluster.workers and not cluster.tpu:
+    if cluster is not None and cluster.strategies == {tf.MULTI} and not cluster.workers and not cluster.tpu:
         message = (
             "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
         )
@@ -134,11 +125,11 @@ def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
     if cluster is None:
         return
-    if cluster.tpu and TPU not in cluster.strategies:
+    if cluster.tpu and tf.TPU not in cluster.strategies:
         message = f"the job has a TPU, and the trainer has {cluster.shown}: the TPU would be idle"
         fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
-    elif not cluster.tpu and cluster.strategies == {TPU}:
+    elif not cluster.tpu and cluster.strategies == {tf.TPU}:
         message = "the trainer knows TPUStrategy only, and the job has no TPU"
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, "choose a TPU machine, or another strategy")
 
@@ -173,21 +164,21 @@ def _strategy_argument(document: Document, context: Context) -> Iterator[Problem
         return
     path, shown, strategy = chosen
     # JAX, Horovod and the like join the replicas by themselves
-    if strategy == ONE and trainer is not None and _subject(document, context) is None:
+    if strategy == tf.ONE and trainer is not None and _subject(document, context) is None:
         return
-    if strategy == SERVER:
+    if strategy == tf.SERVER:
         yield from _server_pools(document, cluster, f"{shown} needs workers and parameter servers", path)
-    elif strategy == MULTI and not cluster.workers:
+    elif strategy == tf.MULTI and not cluster.workers:
         yield Problem(path, f"{shown} needs pools 0 and 1, and there is no pool 1", "add workers as pool 1")
-    elif strategy == TPU and not cluster.tpu:
+    elif strategy == tf.TPU and not cluster.tpu:
         yield Problem(path, f"{shown} needs a TPU, and the job has none", "choose a TPU machine, or another strategy")
-    elif strategy != TPU and cluster.tpu:
+    elif strategy != tf.TPU and cluster.tpu:
         yield Problem(path, f"{shown} leaves the job's TPU idle", "choose the TPU strategy")
     elif strategy not in _CLUSTER and cluster.replicas > 1:
         message = f"{shown} does not connect the replicas: each of {cluster.replicas} would train by itself"
         yield Problem(path, message, "choose the multi-worker strategy, or run one replica")
     # one device may be the one GPU of the machine, unless the value says "cpu"
-    elif strategy == ONE and cluster.gpus > (0 if "cpu" in shown.casefold() else 1):
+    elif strategy == tf.ONE and cluster.gpus > (0 if "cpu" in shown.casefold() else 1):
         count = f"{cluster.gpus} GPU{'s' if cluster.gpus > 1 else ''} a machine"
         yield Problem(path, f"{shown} uses one device, and the job pays for {count}", "", Severity.WARNING)
 
@@ -196,16 +187,16 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
     """Return the strategy that the chief's args or the trainer's default choose: path, words for a message, name."""
     for item in passed(pool, trainer):
         name = item.name.lstrip("-").replace("-", "_")
-        if name in STRATEGY_FLAGS and item.value:
+        if name in tf.STRATEGY_FLAGS and item.value:
             if item.flag is not None and item.flag.choices and item.value not in item.flag.choices:
                 return None  # argument-parse finds it
-            strategy = strategy_named(item.value)
+            strategy = tf.strategy_named(item.value)
             return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
-    for name in STRATEGY_FLAGS if trainer is not None else ():
+    for name in tf.STRATEGY_FLAGS if trainer is not None else ():
         flag = trainer.flag(f"--{name}") if trainer is not None else None
         # `flag` also finds abbreviations: --distribution may begin another flag
         if flag is not None and f"--{name}" in flag.names and isinstance(flag.default, str):
-            strategy = strategy_named(flag.default)
+            strategy = tf.strategy_named(flag.default)
             path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.where}, the default)"
             return (path, shown, strategy) if strategy else None
     return None
@@ -273,7 +264,7 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
 def joined_workers(document: Document, context: Context) -> TrainingCluster | None:
     """Return the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
     cluster = clustered(document, context)
-    return cluster if cluster is not None and cluster.strategies & _CLUSTER == {MULTI} else None
+    return cluster if cluster is not None and cluster.strategies & _CLUSTER == {tf.MULTI} else None
 
 
 def clustered(document: Document, context: Context) -> TrainingCluster | None:

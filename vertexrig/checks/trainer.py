@@ -151,7 +151,8 @@ def parameter_known(document: Document, trainer: TrainerSource, pools: list[Pool
             yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
 
 
-def _unknown(trainer: TrainerSource, path: str, name: str, what: str, rest: str = "") -> Problem:
+def _unknown(trainer: TrainerSource, path: str, name: str, what: str, joined_value: str = "") -> Problem:
+    """Return the problem with a flag or parameter that the trainer does not declare; `joined_value` is the `=VALUE` in the flag's argument."""
     best = nearest_option(name, sorted({one for flag in trainer.flags for one in flag.names if one.startswith("--")}))
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
@@ -163,7 +164,7 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str, rest: str 
         return Problem(
             path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING, key_fix
         )
-    edits = write(f"{shown}{rest}" if best and meant(name, [best]) else None)
+    edits = write(f"{shown}{joined_value}" if best and meant(name, [best]) else None)
     if trainer.tolerates_unknown:
         message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
         return Problem(path, f"{message}. {hint}", fix, Severity.WARNING, key_fix, edits)

@@ -94,9 +94,9 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
     if first is None:
         return
     arguments = [item for pool in pools for item in passed(pool, trainer) if item.flag is not None]
-    foreign = first.container is not None and first.image not in context.built and not trainer.lacks_gcsfs
+    other_image = first.container is not None and first.image not in context.built and not trainer.lacks_gcsfs
     for use in trainer.path_uses:
-        if use.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
+        if use.by_gcsfs and (trainer.names_gcsfs or other_image):  # the packages of another image are not known
             continue
         # A flag that is not given leaves the choice to what stands behind it: `args.out or os.environ["AIP_MODEL_DIR"]`.
         origins = [origin for origin in use.origins if not _is_absent(origin, trainer, arguments)]

@@ -23,40 +23,40 @@ from vertexrig.cli.problems import Failure, failure_of
 from vertexrig.errors import UsageError
 from vertexrig.waiting import set_wait_printer
 
-OF_EMULATOR = ""
-"""Marks a verb that `localvertex` provides; `vertexrig.workspace.emulator` loads it."""
-# verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
+OF_EMULATOR = frozenset({"console", "local", "rehearse"})
+"""Verbs that `localvertex` provides; `vertexrig.workspace.emulator` loads them."""
+# verb -> one line of help; its module of vertexrig.cli, which has its name, is imported when the verb is used
 VERBS = {
-    "init": ("init", "Write a first project file."),
-    "keys": ("keys", "List the keys of the project file."),
-    "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
-    "check": ("check", "Check jobs of the project, or any YAML file for gcloud."),
-    "diff": ("diff", "Show how jobs changed since a git revision."),
-    "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
-    "quota": ("quota", "Show each quota's limit and use, and whether a job fits."),
-    "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
-    "package": ("package", "Build the trainer's source package."),
-    "image": ("image", "Write, build and push a custom image of the trainer."),
-    "rehearse": (OF_EMULATOR, "Run a job or sweep on this machine, from its YAML."),
-    "local": (OF_EMULATOR, "Start and stop the local Vertex: the APIs of Vertex AI on this machine."),
-    "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
-    "jobs": ("jobs", "List jobs and sweeps."),
-    "watch": ("watch", "Follow a job until it has ended."),
-    "logs": ("logs", "Stream a job's log."),
-    "cancel": ("cancel", "Cancel a job, and wait until it has ended."),
-    "trials": ("trials", "Show the trials of a sweep."),
-    "best": ("best", "Show a sweep's best trial."),
-    "report": ("report", "Write a report of a job as Markdown or HTML."),
-    "follow-up": ("follow_up", "Add a sweep that follows a finished sweep to the project file."),
-    "promote": ("promote", "Add a job with a sweep's best parameters to the project file."),
-    "register": ("register", "Add a trained model to the Model Registry if it is better."),
-    "pull": ("pull", "Turn a job of Vertex AI into an entry of a project file."),
-    "convert": ("convert", "Turn a YAML file for gcloud into entries of a project file."),
-    "console": (OF_EMULATOR, "Show schedules, runs, jobs and models in a browser."),
-    "schedule": ("schedule", "Manage the schedules of the project file in Cloud Scheduler."),
-    "function": ("function", "Build, serve and deploy the trigger, a Cloud Function that starts jobs."),
-    "completion": ("completion", "Print the shell completion script."),
-    "doctor": ("doctor", "Check that everything a submitted job needs exists."),
+    "init": "Write a first project file.",
+    "keys": "List the keys of the project file.",
+    "render": "Write a job's YAML, check it, and print the gcloud command.",
+    "check": "Check jobs of the project, or any YAML file for gcloud.",
+    "diff": "Show how jobs changed since a git revision.",
+    "explain": "Show the cluster a job makes, its quota and its price.",
+    "quota": "Show each quota's limit and use, and whether a job fits.",
+    "catalog": "Print machines, accelerators, regions, images, prices or quotas.",
+    "package": "Build the trainer's source package.",
+    "image": "Write, build and push a custom image of the trainer.",
+    "rehearse": "Run a job or sweep on this machine, from its YAML.",
+    "local": "Start and stop the local Vertex: the APIs of Vertex AI on this machine.",
+    "submit": "Create a job or sweep on Vertex AI, exactly once.",
+    "jobs": "List jobs and sweeps.",
+    "watch": "Follow a job until it has ended.",
+    "logs": "Stream a job's log.",
+    "cancel": "Cancel a job, and wait until it has ended.",
+    "trials": "Show the trials of a sweep.",
+    "best": "Show a sweep's best trial.",
+    "report": "Write a report of a job as Markdown or HTML.",
+    "follow-up": "Add a sweep that follows a finished sweep to the project file.",
+    "promote": "Add a job with a sweep's best parameters to the project file.",
+    "register": "Add a trained model to the Model Registry if it is better.",
+    "pull": "Turn a job of Vertex AI into an entry of a project file.",
+    "convert": "Turn a YAML file for gcloud into entries of a project file.",
+    "console": "Show schedules, runs, jobs and models in a browser.",
+    "schedule": "Manage the schedules of the project file in Cloud Scheduler.",
+    "function": "Build, serve and deploy the trigger, a Cloud Function that starts jobs.",
+    "completion": "Print the shell completion script.",
+    "doctor": "Check that everything a submitted job needs exists.",
 }
 
 # names of commands in other tools -> the verbs that do the same here
@@ -83,17 +83,16 @@ class Verbs(Group):
         if cmd_name not in VERBS:
             return None
         # Imported here and not at the top: imports take most of a verb's start, and a command line runs one verb.
-        module, _ = VERBS[cmd_name]
-        if module == OF_EMULATOR:
+        if cmd_name in OF_EMULATOR:
             from vertexrig.workspace import emulator
 
             return emulator.verb(cmd_name)
-        command: click.Command = import_module(f"vertexrig.cli.{module}").command
+        command: click.Command = import_module(f"vertexrig.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):  # from the table, so that help imports no verb
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+            formatter.write_dl([*VERBS.items()])
 
 
 _EPILOG = """\b

@@ -114,7 +114,7 @@ def misspelt(error: click.NoSuchOption) -> str:
     if isinstance(command, click.Group) and option in _OF_VERBS:
         return f"No such option {option!r} before the COMMAND: write it after the COMMAND"
     name = option.lstrip("-").replace("-", "_")
-    known = {**typed.hints(Project), **typed.hints(Sweep), **typed.hints(Job)}
+    known = {*typed.keys(Project), *typed.keys(Sweep), *typed.keys(Job)}
     if name == "worker_pool_spec":
         return f"No such option {option!r}. {_POOL_SPEC}"
     found = _format(command, name)

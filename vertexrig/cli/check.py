@@ -162,7 +162,7 @@ class _Report:
             if self.is_json:
                 self.diffs.append(difference)
             else:
-                output.say(difference, literal=True)
+                output.say(difference, for_paste=True)
         else:
             with files.locked(path.resolve().parent):
                 now = edit.read(path)

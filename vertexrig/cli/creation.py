@@ -28,8 +28,10 @@ def commands(written: Sequence[tuple[Prepared, Path]]) -> list[str]:
         # a job that gcloud refuses goes through `submit`, which uploads package and image itself
         if not refused_by_gcloud(one.document):
             # Packages that the user names by URI are there already: only those made here are uploaded.
-            packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
-            images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}
+            packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {
+                *one.view.own_packages.values()
+            }
+            images = {pool.image for pool in one.document.pools} & {*one.view.own_images.values()}
             lines += [workspace.command_line("image", name, "--push", for_paste=True)] if images - uploaded else []
             lines += (
                 [workspace.command_line("package", name, "--upload", for_paste=True)] if packages - uploaded else []

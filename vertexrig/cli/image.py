@@ -67,7 +67,7 @@ def command(
     """
     workspace = project.workspace(name)
     loaded = workspace.loaded
-    kinds = list(workspace.renderer.view(name).images)
+    kinds = list(workspace.renderer.view(name).own_images)
     if not kinds:
         raise UsageError(
             f"{name} does not run an image that vertexrig builds: write `image: build` under `trainer` or under the job"
@@ -187,9 +187,9 @@ def _show(loaded: Loaded, made: list[_Made]) -> None:
     """Show the commands that would run."""
     streams.note("once for the project:")
     for step in deploy.registry_steps(loaded):
-        streams.note(f"  {step.line}", literal=True)
+        streams.note(f"  {step.line}", for_paste=True)
     for one in made:
         for program, lines in one.commands.items():
             streams.note(f"with {program}:")
             for line in lines:
-                streams.note(f"  {shlex.join(line)}", literal=True)
+                streams.note(f"  {shlex.join(line)}", for_paste=True)

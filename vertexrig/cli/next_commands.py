@@ -12,17 +12,17 @@ from vertexrig import variables
 from vertexrig.project import environments
 from vertexrig.text import command_line
 
-NAME = "vertexrig"
+PROGRAM = "vertexrig"
 
 
 def program() -> str:
     """Return how to type this program: by its name if the shell finds it, otherwise by its path, quoted."""
-    started, found = Path(sys.argv[0]), shutil.which(NAME)
-    if started.name != NAME:  # python -m vertexrig, or a function call
-        return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
+    started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if started.name != PROGRAM:  # python -m vertexrig, or a function call
+        return PROGRAM if found else f"{shlex.quote(sys.executable)} -m {PROGRAM}"
     # The shell may find another vertexrig by that name, of another environment: then the path is typed.
     if found and os.path.samefile(found, started):
-        return NAME
+        return PROGRAM
     path = started.absolute()
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -17,7 +17,7 @@ from vertexrig.cli import next_commands, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
 from vertexrig.project import config, environments
-from vertexrig.project.model import NAME
+from vertexrig.spec.api_names import NAME
 from vertexrig.text import quoted
 from vertexrig.workspace import Workspace
 
@@ -25,10 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def option(*flags: str, **settings: Any) -> Any:
-    """Return a dataclass field whose value comes from an option; flags and settings are those of `click.option`.
-
-    The field stores a function that takes a parameter's name and returns the option's decorator. `group` calls it with the field's name.
-    """
+    """Return a dataclass field whose value comes from an option; flags and settings are those of `click.option`."""
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 
 
@@ -40,7 +37,10 @@ def shared(decorator: Callable[[F], F]) -> Any:
 
 
 def group(name: str, kind: type[Any]) -> Callable[[F], F]:
-    """Return a decorator that adds all options of a dataclass to a verb, which gets them as one value, `name`."""
+    """Return a decorator that adds all options of a dataclass to a verb, which gets them as one value, `name`.
+
+    Under "option", each field's metadata has a function from the field's name to the decorator that adds its option (see `option`, `shared`).
+    """
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -104,12 +104,11 @@ def file_option(command: F) -> F:
     env = click.option(
         "--env",
         metavar="NAME",
-        envvar=environments.VARIABLE,
-        show_envvar=True,
         expose_value=False,
         is_eager=True,
         callback=_choose_environment,
-        help="Environment of the project file.",
+        # click reads no variable: `environments.selected` does, which also serves callers without a command line
+        help=f"Environment of the project file.  [env var: {environments.VARIABLE}]",
     )
     return named(env(command))
 
@@ -156,7 +155,7 @@ def format_option(*names: str) -> Callable[[F], F]:
 class ProjectOptions:
     """The project that a command line names: its file, and the overrides of its keys."""
 
-    # adds `--env`, too; `config.load` reads its value from `environments.chosen_env`
+    # adds `--env`, too, whose value `config.load` takes from `environments.selected`
     file: Path | None = shared(file_option)
     overrides: tuple[str, ...] = option(
         "--set",
@@ -222,8 +221,8 @@ def is_file(target: str) -> bool:
 
 def entry_name(name: str | None) -> str | None:
     """Return the name given for a new job or sweep; UsageError if it is not a valid name."""
-    if name is not None and not re.fullmatch(NAME[0], name):
-        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
+    if name is not None and not re.fullmatch(NAME.pattern, name):
+        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME.words}")
     return name
 
 

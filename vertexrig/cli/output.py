@@ -97,17 +97,17 @@ def document() -> CommandOutput:
     return found
 
 
-def say(text: str | bytes, *, nl: bool = True, literal: bool = False) -> bool:
+def say(text: str | bytes, *, nl: bool = True, for_paste: bool = False) -> bool:
     """Print a result on stdout; return False if the reader has closed the pipe, which is not an error.
 
     Args:
         text: Text for a person; bytes are a document, which is written unchanged.
         nl: End it with a line break.
-        literal: The text is to be applied to a file, as a patch is: no value in it is shown by its variable's name.
+        for_paste: The text is used as it is, such as a patch: no value in it is shown by its variable's name.
     """
     color = streams.wants_color(sys.stdout, os.environ)
     if isinstance(text, str):
-        text = safe(text if literal else variables.shown_result(text), painted=color)
+        text = safe(text if for_paste else variables.shown_result(text), painted=color)
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
         click.echo(text, file=sys.stdout, nl=nl, color=color)

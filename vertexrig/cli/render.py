@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vertexrig.workspace import Prepared, Workspace
 
 STDOUT = Path("-")
+# the whole image is a variable's, as in `image: ${IMAGE:-tf-2.17}`
+_IMAGE_VARIABLE = re.compile(r"""\bimage: *["']?\$\{(?P<name>\w+):-[^{}]*\}["']? *($|[,}]| #)""")
 
 
 @click.command("render")
@@ -100,6 +102,7 @@ def command(
         _note_availability(prepared, [*names, *given])
     commands = creation.commands([pair for pair in ready if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": commands, "checked": check, "findings": formats.rows(found)}
+    # these are commands to paste: `render` is not in `output.MASKED_VERBS`, so the values in them stay
     result(format_, data, "\n".join(commands))
     _note_candidates(ready)
     failed = [one.title for one in prepared if not one.ok]
@@ -140,7 +143,7 @@ def _note_candidates(ready: Sequence[tuple[Prepared, Path]]) -> None:
         if one.candidate > 1:
             when = f"if candidate {previous[name]} gets no machines, run" if name in previous else "commands of"
             commands = "\n".join(creation.commands([(one, path)]))
-            streams.note(f"{name}: {when} candidate {one.candidate}:\n{commands}", literal=True)
+            streams.note(f"{name}: {when} candidate {one.candidate}:\n{commands}", for_paste=True)
         previous[name] = one.candidate
 
 
@@ -168,6 +171,7 @@ def _switch(workspace: Workspace, finding: Finding, words: Sequence[object]) -> 
         key = re.sub(r"(container\.)?image_uri$", "image", finding.given.partition("=")[0])
         return f"replace `--set {shlex.quote(finding.given)}` by `--set {key}=build`"
     lines = workspace.loaded.text.splitlines()
-    if finding.line and "${IMAGE:-" in lines[finding.line - 1]:
-        return f"`{workspace.command_line('render', *words, environ={'IMAGE': 'build'})}`"
+    variable = _IMAGE_VARIABLE.search(lines[finding.line - 1]) if finding.line else None
+    if variable is not None:
+        return f"`{workspace.command_line('render', *words, environ={variable['name']: 'build'})}`"
     return f"write `image: build` in {workspace.loaded.file}"

@@ -153,7 +153,7 @@ def list_(file: Path | None, count: int, format_: str) -> None:
             runs = cron.next_runs(one.cron, one.time_zone, count)
             words = cron.words(one.cron)
         except cron.ScheduleError as error:
-            raise loaded.error(str(error), "schedules", name, error.key) from None
+            raise loaded.error_at(str(error), "schedules", name, error.key) from None
         rows.append(
             {
                 "name": name,
@@ -205,7 +205,7 @@ def _ticking(loaded: Loaded) -> str:
     try:
         return f"{config.TICK}: takes the next steps, {cron.words(line)}"
     except UsageError as error:
-        raise loaded.error(str(error), "trigger", "tick") from None
+        raise loaded.error_at(str(error), "trigger", "tick") from None
 
 
 @command.command("status", short_help="Compare project file, function, Cloud Scheduler and the last run.")

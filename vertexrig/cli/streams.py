@@ -43,24 +43,24 @@ def prepare() -> None:
             stream.reconfigure(encoding=encoding or stream.encoding, errors=_REPLACER)
 
 
-def note(*words: object, literal: bool = False) -> None:
-    """Write a message for a person to stderr: the words, with blanks between them. `literal` as for `tell`."""
-    tell(" ".join(map(str, words)), literal=literal)
+def note(*words: object, for_paste: bool = False) -> None:
+    """Write a message for a person to stderr: the words, with blanks between them. `for_paste` as for `tell`."""
+    tell(" ".join(map(str, words)), for_paste=for_paste)
 
 
-def tell(text: str, *, nl: bool = True, literal: bool = False) -> None:
+def tell(text: str, *, nl: bool = True, for_paste: bool = False) -> None:
     """Write text to stderr, with its colours if they are wanted, and without any other control codes.
 
     Args:
         text: Lines; they may have colours.
         nl: End it with a line break.
-        literal: The text is commands to paste: no value in it is shown by its variable's name.
+        for_paste: The text is commands to paste: no value in it is shown by its variable's name.
 
     Raises:
         BrokenPipeError: The reader has closed the pipe.
     """
     print(
-        safe(text if literal else variables.shown(text), painted=wants_color(sys.stderr, os.environ)),
+        safe(text if for_paste else variables.shown(text), painted=wants_color(sys.stderr, os.environ)),
         end="\n" if nl else "",
         file=sys.stderr,
     )

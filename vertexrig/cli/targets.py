@@ -102,7 +102,7 @@ def workspace(
         load = partial(config.load, given.file, overrides=given.overrides, target=target)
         loaded = load() if mistakes is None else sound(load, mistakes)
     except UsageError as error:
-        if needed or given.file is not None or given.overrides or environments.chosen_env.get():
+        if needed or given.file is not None or given.overrides or environments.selected():
             raise
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)

@@ -22,7 +22,7 @@ from vertexrig.package import layouts
 from vertexrig.package.folders import files_of
 from vertexrig.package.pyproject import Declared, on_this_machine
 from vertexrig.package.requirements import Notes
-from vertexrig.package.sources import Sources, generated
+from vertexrig.package.sources import Sources, staged_files
 from vertexrig.package.verify import reason, run
 from vertexrig.waiting import waiting
 
@@ -121,12 +121,12 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
         else [],
         files,
     )
-    rewritten = generated(layout, needs, sources.image_tf, notes)
-    names = tuple(sorted({**files, **{name: content / name for name in rewritten}}.items()))
+    new_bytes = staged_files(layout, needs, sources.image_tf, notes)
+    names = tuple(sorted({**files, **{name: content / name for name in new_bytes}}.items()))
     return replace(
         sources,
         files=names,
-        rewritten=rewritten,
+        new_bytes=new_bytes,
         version=str(metadata["Version"]),
         requirements=tuple(notes.requirements),
         refusals=tuple(notes.refusals),

@@ -105,7 +105,7 @@ def build(
     identity = identity_of(sources, most_mib)
     _outside(folder, out_dir, sources)
     _must_fit(sources)
-    notebook.refuse_cells(sources.files, sources.rewritten)
+    notebook.refuse_cells(sources.files, sources.new_bytes)
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
         return known
@@ -194,8 +194,8 @@ def _copy(sources: Sources, staged: Path) -> None:
     for relative, path in sources.files:
         copy = staged / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if relative in sources.rewritten:
-            copy.write_bytes(sources.rewritten[relative])
+        if relative in sources.new_bytes:
+            copy.write_bytes(sources.new_bytes[relative])
         else:
             try:
                 shutil.copyfile(path, copy)

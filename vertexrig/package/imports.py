@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,7 @@ from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
 from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied
 from vertexrig.package.lock_files import locked
-from vertexrig.package.requirements import LEFT_OUT, Requirement
+from vertexrig.package.requirements import Requirement
 from vertexrig.package.sources import Sources
 from vertexrig.trainer_source.trainer_model import Import, TrainerSource
 
@@ -31,7 +30,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a build does with a trainer's requirements: reasons to refuse, and pins that it leaves out."""
+    """What a build does with a trainer's requirements: reasons to refuse, and those left out (`Sources.left_out`)."""
 
     refusals: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -55,7 +54,7 @@ def fit(sources: Sources, trainer: TrainerSource, tf_version: str | None) -> Fit
             third_party(imports, sources.folder, sources.requirements, tf_version)
         except PackageError as error:
             refusals.append(str(error))
-    return Fit(tuple(refusals), tuple(one for one in sources.warnings if re.search(rf"[<>=~!]=?\S* {LEFT_OUT}", one)))
+    return Fit(tuple(refusals), sources.left_out)
 
 
 def third_party(

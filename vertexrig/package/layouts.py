@@ -41,11 +41,13 @@ class Layout:
 
     Args:
         generated: Files that staging adds or replaces, by their path; the requirements in `dependencies` are not in them.
-        dependencies: Requirements that go into the generated setup.cfg; None: nobody described them.
-        alone: Whether `dependencies` are all of them: a requirements.txt is then only data, and is not installed.
+        dependencies: Requirements that go into the generated setup.cfg; None if no metadata lists them: `sources` then takes those of
+            requirements.txt, or the imported modules.
+        alone: Whether the generated setup.cfg has all requirements: the package's own requirements.txt is then only data, and is staged
+            unchanged.
         requires_python: Versions of Python it runs on.
         warnings: What cannot be carried over.
-        by_backend: The name and version of a project that only its build backend can describe; then `generated` is empty.
+        backend_metadata: The metadata of a project that only its build backend can build; then `generated` is empty.
     """
 
     generated: Mapping[str, str]
@@ -53,7 +55,7 @@ class Layout:
     alone: bool = False
     requires_python: str = ""
     warnings: tuple[str, ...] = ()
-    by_backend: Metadata | None = None
+    backend_metadata: Metadata | None = None
 
 
 def whole(path: Path, files: Mapping[str, Path]) -> Layout:
@@ -110,7 +112,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     if found is None:
         return None
     if found.backend_reason:
-        return Layout({}, requires_python=found.requires_python, warnings=found.warnings, by_backend=found)
+        return Layout({}, requires_python=found.requires_python, warnings=found.warnings, backend_metadata=found)
     # A setup.py stays and takes precedence: what it gives is not written to setup.cfg as well.
     given = read_setup(read_bytes(files["setup.py"], "setup.py"))[0].keys() if "setup.py" in files else set()
     config = _config(files)
@@ -127,7 +129,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         _content(config, packages, modules, files)
     alone = found.dependencies is not None and "install_requires" not in given
     dependencies = (found.dependencies or ()) if alone else ()
-    # a setup.cfg that lists them is rewritten as a file of its own (`requirements.rewrite`)
+    # a setup.cfg that lists them keeps its list
     if _has(config, "options", "install_requires"):
         dependencies = ()
     generated = {**({} if "setup.py" in files else {"setup.py": SETUP_PY}), "setup.cfg": _written(config)}

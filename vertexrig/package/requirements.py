@@ -13,7 +13,6 @@ from vertexrig.trainer_source.source_tree import parse_module
 from vertexrig.trainer_source.trainer_model import SourceProblem
 
 REQUIREMENTS = "requirements.txt"
-LEFT_OUT = "is left out: the image brings its own"
 REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
 # Not packaging's parser: the parts that are not changed, blanks and comment too, have to come out as they were.
 _REQUIREMENT = re.compile(
@@ -51,11 +50,15 @@ class Requirement:
 
 @dataclass
 class Notes:
-    """What was found while requirements were read: they themselves, reasons to refuse the package, warnings."""
+    """What was found while requirements were read: they themselves, reasons to refuse the package, warnings.
+
+    `left_out` has the warnings about requirements with a version that are left out, as `Sources.left_out`.
+    """
 
     requirements: list[Requirement] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def version_of_image(tf_version: str | None) -> tuple[int, int] | None:
@@ -69,7 +72,7 @@ def version_of_image(tf_version: str | None) -> tuple[int, int] | None:
 
 
 def rewrite(relative: str, data: bytes, image_tf: tuple[int, int] | None, notes: Notes) -> bytes:
-    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with tf-keras pinned to the image's TensorFlow."""
+    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with each of them as `adjusted` returns it."""
     if relative == "setup.py":
         return _rewrite_setup(data, image_tf, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
@@ -117,7 +120,7 @@ def _rewrite_setup(data: bytes, image_tf: tuple[int, int] | None, notes: Notes) 
 
 
 def adjusted(text: str, file: str, line: int, image_tf: tuple[int, int] | None, notes: Notes) -> str:
-    """Note one requirement; return it with tf-keras pinned to the image's TensorFlow."""
+    """Note one requirement; return it with tf-keras pinned to the image's TensorFlow, and a URL as `_from_url` returns it."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         return _from_url(text, file, line, image_tf, notes)
@@ -191,6 +194,12 @@ def left_out(text: str, image_tf: tuple[int, int] | None) -> bool:
     match = _REQUIREMENT.fullmatch(text)
     brought = _LEFT_OUT_ELSEWHERE if image_tf is None else _LEFT_OUT
     return match is not None and re.fullmatch(brought, normalise(match["name"])) is not None
+
+
+def has_version(text: str) -> bool:
+    """Whether a requirement names versions."""
+    match = _REQUIREMENT.fullmatch(text)
+    return match is not None and (match["pin"] or "@").strip()[:1] != "@"
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:

@@ -21,12 +21,12 @@ from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
 from vertexrig.package.requirements import (
-    LEFT_OUT,
     REQUIREMENT_FILE,
     REQUIREMENTS,
     Notes,
     Requirement,
     adjusted,
+    has_version,
     left_out,
     lines_of,
     rewrite,
@@ -53,12 +53,13 @@ class Sources:
     Args:
         folder: The trainer's folder; of a script or a bare package, the one that holds it.
         files: Paths relative to it with `/`, sorted; each with its file.
-        rewritten: New bytes for those that staging changes or adds.
+        new_bytes: New bytes for those that staging changes or adds.
         name: The distribution's name as the metadata says it plainly, else `trainer`.
         version: Its version likewise, else `0`.
-        requirements: What it declares, after rewriting.
+        requirements: The requirements that it declares, with the pins as its files have them.
         refusals: Why the package must not be built.
         warnings: What is worth saying.
+        left_out: Those of the warnings that are about a requirement with a version, left out because the image brings its own.
         unsafe: Why building would run code of the trainer, for a message; "" if it would not.
         by_backend: Whether the build backend of pyproject.toml builds it: `files` are then what it builds from.
         image_tf: Major and minor version of the image's TensorFlow; None if it is not known.
@@ -66,12 +67,13 @@ class Sources:
 
     folder: Path
     files: tuple[tuple[str, Path], ...]
-    rewritten: Mapping[str, bytes]
+    new_bytes: Mapping[str, bytes]
     name: str
     version: str
     requirements: tuple[Requirement, ...]
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     unsafe: str = ""
     by_backend: bool = False
     image_tf: tuple[int, int] | None = None
@@ -91,7 +93,7 @@ class Sources:
             total.update(repr(self.image_tf).encode())
         for relative, path in self.files:
             name = relative.encode("utf-8", "surrogateescape")
-            data = self.rewritten.get(relative)
+            data = self.new_bytes.get(relative)
             size = file_size(path, relative) if data is None else len(data)
             # the lengths, so that bytes moved from a name to a content, or to the next file, give another hash
             total.update(b"%d %d\n" % (len(name), size))
@@ -101,7 +103,7 @@ class Sources:
         return total.hexdigest()[:DIGEST_LENGTH]
 
     def _must_be_small(self, most_mib: int) -> None:
-        sizes = {relative: file_size(path, relative) for relative, path in self.files if relative not in self.rewritten}
+        sizes = {relative: file_size(path, relative) for relative, path in self.files if relative not in self.new_bytes}
         if sum(sizes.values()) > most_mib * MIB:
             largest = max(sizes, key=lambda one: sizes[one])
             raise PackageError(
@@ -136,7 +138,8 @@ def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int
 
     Args:
         folder: The trainer's script or folder.
-        tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None leaves the requirements as they are.
+        tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None for an image without TensorFlow, or with
+            an unknown one.
         most_mib: How many MiB the sources may have: `trainer.package_mib` of the project file.
 
     Raises:
@@ -174,23 +177,23 @@ def _package(path: Path) -> dict[str, Path] | None:
 
 
 Contents = Callable[[Path], "dict[str, Path] | None"]
-LAYOUTS: tuple[tuple[str, Contents, Callable[[Path, Mapping[str, Path]], Layout | None]], ...] = (
-    ("script", _script, layouts.whole),
-    ("package", _package, layouts.whole),
-    ("pyproject", files_of, layouts.described),
-    ("setup", files_of, layouts.scripted),
-    ("modules", files_of, layouts.modules),
+LAYOUTS: tuple[tuple[Contents, Callable[[Path, Mapping[str, Path]], Layout | None]], ...] = (
+    (_script, layouts.whole),
+    (_package, layouts.whole),
+    (files_of, layouts.described),
+    (files_of, layouts.scripted),
+    (files_of, layouts.modules),
 )
 """What a trainer's path may be, with the files that belong to it and what describes them; the first that fits is taken."""
 
 
-def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
+def _layout_of(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
     """Return a trainer's files, what describes them, and the links that are left out because they lead elsewhere."""
     top = path if path.is_dir() else module_root(path)
     outside: list[str] = []
     # three rows share files_of: a folder is walked once
     seen: dict[Contents, dict[str, Path] | None] = {}
-    for _, contents, describe in LAYOUTS:
+    for contents, describe in LAYOUTS:
         if contents not in seen:
             found = contents(path)
             outside = sorted(name for name, file in (found or {}).items() if not is_inside(file, top))
@@ -208,7 +211,10 @@ def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
 
 
 def gather(folder: Path, tf_version: str | None) -> Sources:
-    """List a trainer's sources and rewrite the tf-keras requirement for an image's TensorFlow.
+    """Return a trainer's sources as they will be staged, with the requirements adjusted to the image.
+
+    A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout without a
+    setup.py gets a setup.py and a setup.cfg; of a requirements.txt that no metadata replaces, what the image brings is left out.
 
     Args:
         folder: The trainer's script or folder, in any layout of `LAYOUTS`.
@@ -218,58 +224,54 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
     image_tf = version_of_image(tf_version)
-    by_path, laid_out, outside = _laid_out(folder)
+    by_path, layout, outside = _layout_of(folder)
     root = module_root(folder)
-    notes = Notes(warnings=list(laid_out.warnings))
+    notes = Notes(warnings=list(layout.warnings))
     notes.warnings += [f"{name} is a link that leads out of the project's folder: it is left out" for name in outside]
     if image_tf is not None:  # a prebuilt image
-        _check_python(laid_out.requires_python, notes)
+        _check_python(layout.requires_python, notes)
     _note_indexes((folder, root), notes)
-    declared: Iterable[Declared] | None = laid_out.dependencies
+    declared: Iterable[Declared] | None = layout.dependencies
     if declared is None:
         declared = _required(folder, root, by_path, tf_version, notes)
-    rewritten = generated(laid_out, declared, image_tf, notes)
-    if laid_out.by_backend:
+    new_bytes = staged_files(layout, declared, image_tf, notes)
+    if layout.backend_metadata:
         by_path["pyproject.toml"] = folder / "pyproject.toml"
-    files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
+    files = tuple(sorted({**by_path, **{name: root / name for name in new_bytes}}.items()))
     for relative, path in files:
         is_list = REQUIREMENT_FILE.fullmatch(relative) is not None
-        # Only setup.py, setup.cfg and requirements files may be rewritten; if the metadata is complete (`Layout.alone`), a
-        # requirements.txt is only data.
-        if (
-            relative in rewritten
-            or (laid_out.alone and is_list)
-            or not (is_list or relative in {"setup.py", "setup.cfg"})
-        ):
-            continue
-        data = read_bytes(path, relative)
-        changed = rewrite(relative, data, image_tf, notes)
-        if changed != data:
-            rewritten[relative] = changed
-    name, version, unsafe = _name_version_unsafe(dict(files), rewritten)
-    if described := laid_out.by_backend:
-        name, version, unsafe = described.name, described.version, described.backend_reason
+        # with `Layout.alone`, a requirements.txt is only data
+        may_change = relative in {"setup.py", "setup.cfg"} or (is_list and not layout.alone)
+        if may_change and relative not in new_bytes:
+            data = read_bytes(path, relative)
+            changed = rewrite(relative, data, image_tf, notes)
+            if changed != data:
+                new_bytes[relative] = changed
+    name, version, unsafe = _name_version_unsafe(dict(files), new_bytes)
+    if metadata := layout.backend_metadata:
+        name, version, unsafe = metadata.name, metadata.version, metadata.backend_reason
     return Sources(
         root,
         files,
-        rewritten,
+        new_bytes,
         name or "trainer",
         version or "0",
         requirements=tuple(notes.requirements),
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
+        left_out=tuple(notes.left_out),
         unsafe=unsafe,
-        by_backend=laid_out.by_backend is not None,
+        by_backend=layout.backend_metadata is not None,
         image_tf=image_tf,
     )
 
 
 def _name_version_unsafe(
-    files: Mapping[str, Path], rewritten: Mapping[str, bytes]
+    files: Mapping[str, Path], new_bytes: Mapping[str, bytes]
 ) -> tuple[str | None, str | None, str]:
     """Return name and version as setup.py or setup.cfg write them out, and why building would run code of the trainer, else ""."""
     texts = {
-        name: rewritten[name] if name in rewritten else read_bytes(files[name], name)
+        name: new_bytes[name] if name in new_bytes else read_bytes(files[name], name)
         for name in ("setup.py", "setup.cfg")
         if name in files
     }
@@ -289,7 +291,7 @@ def _name_version_unsafe(
 
 def requires_python(folder: Path) -> str:
     """Return the Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none. PackageError as of `gather`."""
-    return _laid_out(folder)[1].requires_python
+    return _layout_of(folder)[1].requires_python
 
 
 def least_python(wanted: str) -> str:
@@ -316,11 +318,11 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
         ]
 
 
-def generated(
-    laid_out: Layout, declared: Iterable[Declared], image_tf: tuple[int, int] | None, notes: Notes
+def staged_files(
+    layout: Layout, declared: Iterable[Declared], image_tf: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
     """Return the files that staging adds for a layout without a setup.py, its requirements adjusted to the image."""
-    texts = dict(laid_out.generated)
+    texts = dict(layout.generated)
     lines = [adjusted(one.text, one.file, one.line, image_tf, notes) for one in declared]
     if lines:
         texts["setup.cfg"] = layouts.with_requirements(texts["setup.cfg"], lines)
@@ -353,7 +355,9 @@ def _required(
     kept = []
     for line, text in lines_of(read_bytes(places[0], REQUIREMENTS).decode("utf-8-sig", "replace")):
         if left_out(text, image_tf):
-            notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} {LEFT_OUT}")
+            notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} is left out: the image brings its own")
+            if has_version(text):
+                notes.left_out.append(notes.warnings[-1])
         else:
             kept.append(Declared(text, line, REQUIREMENTS))
     return kept

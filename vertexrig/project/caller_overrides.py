@@ -19,10 +19,11 @@ from typing import Any, Union
 from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.arguments import parameter_ids, with_flags
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
+from vertexrig.spec.api_names import NAME
 from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds, nanoseconds
 
@@ -72,7 +73,7 @@ def check_rules(loaded: Loaded) -> None:
     for key, bound in trigger.allow.items():
         with errors:
             if not SAFE.fullmatch(key):
-                raise loaded.error(
+                raise loaded.error_at(
                     f"callers can never set {key!r}: they may set machines, replica counts, timeout, trial counts, labels.X, "
                     "study.algorithm, and ranges of study.parameters.X",
                     *("trigger", "allow", key),
@@ -81,36 +82,36 @@ def check_rules(loaded: Loaded) -> None:
     for key, bound in trigger.allow_args.items():
         with errors:
             if not ARG.fullmatch(key):
-                raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
+                raise loaded.error_at(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
             _check_bound(loaded, bound, ("trigger", "allow_args", key))
     for place, message in _wrong_places(loaded.project):
         with errors:
-            raise loaded.error(message, "trigger", *place)
+            raise loaded.error_at(message, "trigger", *place)
     for pattern, caller in trigger.callers.items():
         for index, key in enumerate(caller.keys):
             with errors:
                 if not any(fnmatchcase(name, key) for name in opened(loaded)):
-                    raise loaded.error(
+                    raise loaded.error_at(
                         f"trigger.allow and trigger.allow_args open no {key!r}. {did_you_mean(key, opened(loaded))}",
                         *("trigger", "callers", pattern, "keys", index),
                     )
         for key in caller.labels:
             with errors:
                 if key.startswith("vertexrig"):
-                    raise loaded.error(
+                    raise loaded.error_at(
                         "labels that begin with vertexrig are the tool's own",
                         *("trigger", "callers", pattern, "labels", key),
                     )
     for name, schedule in loaded.project.schedules.items():
         for path, message in _wrong_policy(trigger, name, schedule):
             with errors:
-                raise loaded.error(message, "schedules", name, path)
+                raise loaded.error_at(message, "schedules", name, path)
     errors.raise_all()
     # a schedule sends its values like any caller: it would be refused at the first run
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
             with errors:
-                raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
+                raise loaded.error_at(refusal.message, "schedules", name, *refusal.path.split(".", 1))
     errors.raise_all()
 
 
@@ -137,8 +138,8 @@ def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str
     trigger, runnable = project.trigger, [*project.entries]
     for name, event in trigger.events.items():
         path = ("events", name)
-        if not re.fullmatch(NAME[0], name):
-            yield path, f"{quoted(name)} is not {NAME[1]}"
+        if not re.fullmatch(NAME.pattern, name):
+            yield path, f"{quoted(name)} is not {NAME.words}"
         if (event.topic is None) is (event.bucket is None):
             yield path, "name either a topic, whose messages hold requests, or a bucket and what to run"
         elif event.bucket is not None and event.run not in runnable:
@@ -169,16 +170,16 @@ def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str
 
 def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
     if bound.min is not None and bound.max is not None and bound.min > bound.max:
-        raise loaded.error(f"min {bound.min:g} is above max {bound.max:g}", *path)
+        raise loaded.error_at(f"min {bound.min:g} is above max {bound.max:g}", *path)
     if bound.pattern is not None:
         try:
             re.compile(bound.pattern)
         except re.error as error:
-            raise loaded.error(
+            raise loaded.error_at(
                 f"the pattern {bound.pattern!r} does not compile as a regular expression: {error}", *path
             ) from None
         if bound.min is not None or bound.max is not None:
-            raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
+            raise loaded.error_at("a pattern is for text, min and max are for numbers: give one or the other", *path)
 
 
 def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[RefusedOverride]:

@@ -32,7 +32,7 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
     for index, candidate in enumerate(target.candidates):
         place, errors, paths = (group, name, "candidates", index), Errors(), list[FileKey]()
         if not candidate:
-            raise loaded.error("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
+            raise loaded.error_at("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
         sets, lines = list[str](), dict(loaded.origins.lines)
         for path, value in _leaves(candidate):
             with errors:
@@ -40,7 +40,7 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
                 paths.append(full)
                 key = ".".join(full)
                 sets.append(f"{key}-" if value is None else f"{key}={_text(value)}")
-                line = loaded.origin((*place, *path))
+                line = loaded.origins.of((*place, *path))
                 lines |= {full: line} if isinstance(line, int) else {}
         errors.raise_all()
         made = _with(loaded, sets, place)
@@ -60,9 +60,9 @@ def _with(loaded: Loaded, sets: list[str], place: FileKey) -> Loaded:
         ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]
         if not ours:
             raise
-        raise loaded.error("; ".join(one.message for one in ours), *place) from None
+        raise loaded.error_at("; ".join(one.message for one in ours), *place) from None
     except UsageError as error:
-        raise loaded.error(str(error), *place) from None
+        raise loaded.error_at(str(error), *place) from None
     return replace(made, named=loaded.named)
 
 
@@ -82,10 +82,10 @@ def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...]
     if key in PLACE:
         return path
     rows = [("sweeps", name, Sweep), ("jobs", target.job, Job)] if isinstance(target, Sweep) else [("jobs", name, Job)]
-    found = next(((group, own) for group, own, cls in rows if key in typed.hints(cls) and key not in _OWN), None)
+    found = next(((group, own) for group, own, cls in rows if key in typed.keys(cls) and key not in _OWN), None)
     if found is None:
-        keys = {*PLACE, *(one for _, _, cls in rows for one in typed.hints(cls))} - {*_OWN}
-        raise loaded.error(f"a candidate cannot change {key!r}. {did_you_mean(key, keys, most=50)}", *place, key)
+        keys = {*PLACE, *(one for _, _, cls in rows for one in typed.keys(cls))} - {*_OWN}
+        raise loaded.error_at(f"a candidate cannot change {key!r}. {did_you_mean(key, keys, most=50)}", *place, key)
     return (*found, *path)
 
 

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import environments, triggered
-from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.schema import typed
+from vertexrig.spec.api_names import NAME
 from vertexrig.spec.masking import secret_in
 from vertexrig.text import kind_of, quoted
 
@@ -118,38 +119,27 @@ class Loaded:
         if self.origins.is_overridden(key):
             return path
         if not files.is_inside(path, self.folder):
-            raise self.error(
+            raise self.error_at(
                 f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise self.error(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
+            raise self.error_at(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
         return path
 
     def output(self, name: str) -> Path:
         """Return the path of a file or folder that the tool writes below the project's folder; UsageError if a link leads outside."""
-        return files.output(self.folder, name)
+        return files.must_stay(self.folder / name, self.folder)
 
-    def error(self, message: str, *path: str | int) -> ConfigError:
+    def error_at(self, message: str, *path: str | int) -> ConfigError:
         """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
-        return self.origins.error(message, path)
+        return typed.Place(path, self.origins).error(message)
 
     def require_environment(self) -> None:
         """Raise NoEnvironmentError if the file has environments and none is chosen."""
         if self.chosen.names and not self.env:
             raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
-
-    def origin(self, path: yamltext.FileKey) -> int | str | None:
-        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
-
-        None if there is no such key: unlike `Origins.locate`, it does not name the first line of the file then.
-        """
-        for n in range(len(path), 0, -1):
-            found = self.origins.override_of.get(path[:n]) or self.origins.lines.get(path[:n])
-            if found is not None:
-                return found
-        return None
 
     @property
     def texts(self) -> dict[str, str]:
@@ -295,14 +285,14 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
-    values = os.environ if environ is None else environ
+    environ = os.environ if environ is None else environ
 
     def expanded(text: str) -> str:
         """Return a text with its variables filled in; the text itself if a variable is missing.
 
         It is used to compare the buckets and functions of environments.
         """
-        value = _expand(text, file_place, values, Errors())
+        value = _expand(text, file_place, environ, Errors())
         return text if value is typed.WRONG else str(value)
 
     base, all_environments = environments.split(reading.data, file_place)
@@ -314,7 +304,7 @@ def loads(
     bare_yn = chosen.paths_in_merged(file_place.bare_yn)
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
-    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), values, errors)
+    data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), environ, errors)
     # From here, a value may come from an override.
     override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
@@ -488,17 +478,17 @@ def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) ->
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
             if target in _entries(data, group):
-                keys = typed.hints(cls)
+                keys = typed.keys(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
                 # Refused here, where the keys of both places can be suggested; from the top only those of the project
                 # would be.
-                if parts[0] not in typed.hints(Project):
-                    choices = did_you_mean(parts[0], {*keys, *typed.hints(Project)}, most=40)
+                if parts[0] not in typed.keys(Project):
+                    choices = did_you_mean(parts[0], {*keys, *typed.keys(Project)}, most=40)
                     if parts[0] == target and len(parts) > 1:
                         choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
-    if parts[0] not in typed.hints(Project) and parts[0] in {**typed.hints(Job), **typed.hints(Sweep)}:
+    if parts[0] not in typed.keys(Project) and parts[0] in {*typed.keys(Job), *typed.keys(Sweep)}:
         names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
         if target is not None and target not in names:
             raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")
@@ -545,34 +535,34 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:
-            if not re.fullmatch(NAME[0], name):
-                yield loaded.error(f"{quoted(name)} is not {NAME[1]}", group, name)
+            if not re.fullmatch(NAME.pattern, name):
+                yield loaded.error_at(f"{quoted(name)} is not {NAME.words}", group, name)
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
-            yield loaded.error("a job has the same name; rename one of them", "sweeps", name)
+            yield loaded.error_at("a job has the same name; rename one of them", "sweeps", name)
         # A sweep's job is a job: a sweep of a sweep would have no trials to run.
         if sweep.job not in project.jobs:
-            yield loaded.error(
+            yield loaded.error_at(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
     yield from _dashed_args(loaded)
     for name, schedule in project.schedules.items():
         if schedule.run not in project.entries:
             message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, project.entries)}"
-            yield loaded.error(message, "schedules", name, "run")
+            yield loaded.error_at(message, "schedules", name, "run")
             continue  # what its steps follow is not known
         bad = triggered.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)
         if bad is not None:
             index, message = bad
-            yield loaded.error(message, "schedules", name, "then", index)
+            yield loaded.error_at(message, "schedules", name, "then", index)
         if (schedule.then or schedule.waits) and name == TICK:
-            yield loaded.error(
+            yield loaded.error_at(
                 f"{TICK!r} is the name of the tick that takes the next steps: rename the schedule", "schedules", name
             )
     for path, silence in _silences(project):
         for rule, reason in silence.items():
             if not reason.strip():
-                yield loaded.error("`silence` needs a reason for each rule", *path, rule)
+                yield loaded.error_at("`silence` needs a reason for each rule", *path, rule)
 
 
 def _dashed_args(loaded: Loaded) -> Iterator[ConfigError]:
@@ -591,7 +581,7 @@ def _dashed_args(loaded: Loaded) -> Iterator[ConfigError]:
     for path, named in keys:
         for key in named if isinstance(named, Mapping) else ():
             if key.startswith("-") or not key:
-                yield loaded.error(_dashed(key), *path, key)
+                yield loaded.error_at(_dashed(key), *path, key)
 
 
 def _dashed(key: str) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vertexrig.errors import UsageError, did_you_mean
-from vertexrig.project.model import NAME
 from vertexrig.project.triggered import TriggerSettings
 from vertexrig.schema import typed
+from vertexrig.spec.api_names import NAME
 from vertexrig.text import kind_of, quoted
 from vertexrig.yamltext import FileKey
 
@@ -22,7 +22,7 @@ VARIABLE = "VERTEXRIG_ENV"
 STAGED = "environment.txt"
 """File of the deployed function's folder with the name of its environment."""
 chosen_env: ContextVar[str] = ContextVar("env", default="")
-"""The value of `--env`, which may come from VERTEXRIG_ENV; set by `vertexrig.cli.options`."""
+"""The value of `--env`, set by `vertexrig.cli.options`; "" without one."""
 
 
 class NoEnvironmentError(UsageError):
@@ -79,8 +79,8 @@ def split(data: Mapping[str, Any], root: typed.Place) -> tuple[dict[str, Any], d
     found: dict[str, Mapping[str, Any]] = {}
     for key, values in (given or {}).items():
         name, values = str(key), {} if values is None else values
-        if not re.fullmatch(NAME[0], name):
-            raise place.at(key).error(f"{quoted(name)} is not {NAME[1]}")
+        if not re.fullmatch(NAME.pattern, name):
+            raise place.at(key).error(f"{quoted(name)} is not {NAME.words}")
         if not isinstance(values, dict):
             raise place.at(key).error(f"{quoted(values)} is {kind_of(values)}; a mapping belongs here")
         if KEY in values:

@@ -48,7 +48,7 @@ def sound_part(load: Load, text: str | None = None) -> tuple[Loaded, tuple[Confi
 def _entries(errors: Iterable[ConfigError], text: str | None) -> set[yamltext.FileKey]:
     """Return the entries on the lines of mistakes that can be left out; empty for a mistake in a command line."""
     places = {(error.file, error.line) for error in errors}
-    known = typed.hints(Project)
+    known = typed.keys(Project)
     found = set()
     for file in {file for file, _ in places if file is not None and Path(file).is_file()}:
         try:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Union
 
 from vertexrig.errors import did_you_mean
 from vertexrig.project.study import Goal
-from vertexrig.schema.typed import Scalar, option
+from vertexrig.schema.typed import Scalar, given
 from vertexrig.spec.api_names import BUCKET, NAME
 
 ALIAS = (
@@ -24,15 +24,15 @@ STEP_LABEL = "vertexrig_step_of"
 class PromoteStep:
     """Train the best trial of the sweep in full, as `vertexrig promote` does."""
 
-    name: str | None = option("Name of the job; by default SWEEP-best.", None, pattern=NAME)
-    epochs: int | None = option("The same as args: {epochs: N}.", None, least=1)
-    args: Mapping[str, Scalar] = option(
+    name: str | None = given("Name of the job; by default SWEEP-best.", None, pattern=NAME)
+    epochs: int | None = given("The same as args: {epochs: N}.", None, least=1)
+    args: Mapping[str, Scalar] = given(
         "Further arguments of the trainer, added to the trial's parameters.", factory=dict
     )
-    topology: str | None = option("Topology, in place of the one of the sweep's job.", None)
-    machine_type: str | None = option("Machine type, in place of the one of the sweep's job.", None)
-    set: Mapping[str, Any] = option("Other keys of the job, such as worker.replica_count: 2.", factory=dict)
-    warm_start_flag: str | None = option(
+    topology: str | None = given("Topology, in place of the one of the sweep's job.", None)
+    machine_type: str | None = given("Machine type, in place of the one of the sweep's job.", None)
+    set: Mapping[str, Any] = given("Other keys of the job, such as worker.replica_count: 2.", factory=dict)
+    warm_start_flag: str | None = given(
         "The trainer's flag for a model to start from. It gets the model of the trial.", None
     )
 
@@ -44,12 +44,12 @@ class EvaluateStep:
     The job writes `summary.json` into AIP_MODEL_DIR: under `champion` and `challenger` the metrics of each.
     """
 
-    job: str = option("The job that measures.")
-    champion_flag: str = option(
+    job: str = given("The job that measures.")
+    champion_flag: str = given(
         "The job's flag for the folder of the registered version; left out if no version is registered.", "champion"
     )
-    challenger_flag: str = option("The job's flag for the folder of the new model.", "challenger")
-    args: Mapping[str, Scalar] = option(
+    challenger_flag: str = given("The job's flag for the folder of the new model.", "challenger")
+    args: Mapping[str, Scalar] = given(
         "Further arguments; they replace the job's arguments of the same name.", factory=dict
     )
 
@@ -58,20 +58,20 @@ class EvaluateStep:
 class RegisterStep:
     """Register the trained model as a version in the Model Registry if it is better, as `vertexrig register` does."""
 
-    display_name: str | None = option("The model's display name; by default the sweep's, or the job's.", None)
-    alias: str = option("Alias of the best version, in addition to `default`.", "champion", pattern=ALIAS)
-    min_gain: float = option("Smallest gain over the registered version.", 0.0, least=0)
-    metric: str | None = option("Metric to compare by; by default the sweep's first one.", None)
-    goal: Goal | None = option("Whether larger or smaller values are better; needed if no sweep gives the goal.", None)
-    serving_image: str | None = option(
+    display_name: str | None = given("The model's display name; by default the sweep's, or the job's.", None)
+    alias: str = given("Alias of the best version, in addition to `default`.", "champion", pattern=ALIAS)
+    min_gain: float = given("Smallest gain over the registered version.", 0.0, least=0)
+    metric: str | None = given("Metric to compare by; by default the sweep's first one.", None)
+    goal: Goal | None = given("Whether larger or smaller values are better; needed if no sweep gives the goal.", None)
+    serving_image: str | None = given(
         "Image that serves the model; by default Google's image for the framework and version.", None
     )
-    labels: Mapping[str, str] = option("Labels of the version, added to the project's.", factory=dict)
-    approval: Literal["none", "required"] = option(
+    labels: Mapping[str, str] = given("Labels of the version, added to the project's.", factory=dict)
+    approval: Literal["none", "required"] = given(
         "Whether a better version gets the aliases at once (`none`), or after `vertexrig schedule approve` (`required`).",
         "none",
     )
-    ml_metadata: bool = option(
+    ml_metadata: bool = given(
         "Whether Vertex ML Metadata gets an execution for the run, with its data, package and version as artifacts.",
         False,
     )
@@ -81,12 +81,12 @@ class RegisterStep:
 class EventSource:
     """What starts a run without a request: messages of a Pub/Sub topic, or finished objects of a bucket."""
 
-    topic: str | None = option("Topic whose messages hold requests.", None)
-    bucket: str | None = option("Bucket in which each finished object starts `run`.", None, pattern=BUCKET)
-    run: str | None = option("The job or sweep that an object starts.", None)
-    objects: str = option("Regular expression for the whole gs:// URI of the objects that count.", ".*")
-    arg: str | None = option("Argument that gets the object's URI; it must be open in `allow_args`.", None)
-    location: str | None = option("The bucket's location; by default the project's region.", None)
+    topic: str | None = given("Topic whose messages hold requests.", None)
+    bucket: str | None = given("Bucket in which each finished object starts `run`.", None, pattern=BUCKET)
+    run: str | None = given("The job or sweep that an object starts.", None)
+    objects: str = given("Regular expression for the whole gs:// URI of the objects that count.", ".*")
+    arg: str | None = given("Argument that gets the object's URI; it must be open in `allow_args`.", None)
+    location: str | None = given("The bucket's location; by default the project's region.", None)
 
 
 Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "better", "waiting", "overdue", "late"]
@@ -96,20 +96,20 @@ Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "bett
 class Notify:
     """Where to send the results of runs: a topic or a webhook. Each message is sent at least once; repeats have the same id."""
 
-    when: tuple[Occasion, ...] = option(
+    when: tuple[Occasion, ...] = given(
         "Which events to send: deliveries that were refused, skipped or deferred; runs that failed or finished; better models that "
         "were registered; steps that wait for help; schedules whose delivery is overdue; runs that are late for their deadline.",
         ("refused", "failed", "better", "waiting", "overdue", "late"),
     )
-    topic: str | None = option(
+    topic: str | None = given(
         "Pub/Sub topic.", None, pattern=(r"projects/[^/]+/topics/[^/]+", "projects/PROJECT/topics/NAME")
     )
-    webhook: str | None = option(
+    webhook: str | None = given(
         "Secret in Secret Manager that holds the webhook's address.",
         None,
         pattern=(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?", "projects/PROJECT/secrets/NAME"),
     )
-    form: Literal["json", "slack"] = option(
+    form: Literal["json", "slack"] = given(
         "What a webhook gets: all fields (`json`) or one line of text (`slack`).", "json"
     )
 
@@ -118,9 +118,9 @@ class Notify:
 class StepOptions:
     """A step with options: exactly one of the keys."""
 
-    promote: PromoteStep | None = option("Train the best trial in full.", None)
-    evaluate: EvaluateStep | None = option("Measure the new model and the registered version.", None)
-    register: RegisterStep | None = option("Register the model that was trained.", None)
+    promote: PromoteStep | None = given("Train the best trial in full.", None)
+    evaluate: EvaluateStep | None = given("Measure the new model and the registered version.", None)
+    register: RegisterStep | None = given("Register the model that was trained.", None)
 
 
 StepName = Literal["promote", "evaluate", "register"]
@@ -129,7 +129,7 @@ NextStep = Union[PromoteStep, EvaluateStep, RegisterStep]
 ORDER: tuple[StepName, ...] = ("promote", "evaluate", "register")
 
 
-def typed(then: Then) -> NextStep | None:
+def with_options(then: Then) -> NextStep | None:
     """Return a step of the file with its options; None if it does not name exactly one step."""
     if then == "promote":
         return PromoteStep()
@@ -144,7 +144,7 @@ def typed(then: Then) -> NextStep | None:
 
 def steps(then: tuple[Then, ...]) -> tuple[NextStep, ...]:
     """Return the steps of a schedule, which was checked when the project was loaded."""
-    return tuple(step for one in then if (step := typed(one)) is not None)
+    return tuple(step for one in then if (step := with_options(one)) is not None)
 
 
 def name_of(step: NextStep) -> StepName:
@@ -167,7 +167,7 @@ def wrong(
     """
     seen: list[StepName] = []
     for index, one in enumerate(then):
-        step = typed(one)
+        step = with_options(one)
         if step is None:
             return (
                 index,
@@ -201,64 +201,64 @@ def wrong(
 class RetryConfig:
     """How Cloud Scheduler retries a failed delivery."""
 
-    retry_count: int = option("Retries, 0 to 5.", 3)
-    min_backoff_duration: str = option("Shortest time between two deliveries.", "30s", unit="s")
-    max_backoff_duration: str = option("Longest time between two deliveries.", "600s", unit="s")
-    max_doublings: int = option("How often the time between deliveries doubles.", 3)
-    max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None, unit="s")
+    retry_count: int = given("Retries, 0 to 5.", 3)
+    min_backoff_duration: str = given("Shortest time between two deliveries.", "30s", unit="s")
+    max_backoff_duration: str = given("Longest time between two deliveries.", "600s", unit="s")
+    max_doublings: int = given("How often the time between deliveries doubles.", 3)
+    max_retry_duration: str | None = given("Give up after this long; no limit if not given.", None, unit="s")
 
 
 @dataclass(frozen=True)
 class Schedule:
     """A cron line that runs a job or a sweep through the trigger."""
 
-    run: str = option("The job or sweep.")
-    cron: str = option("unix-cron line of five fields.")
-    time_zone: str = option("Name of the time zone database, such as Europe/Berlin.", "Etc/UTC")
-    description: str = option("Shown in the Google Cloud console.", "")
-    set: Mapping[str, Scalar] = option("Overrides sent with the request; the trigger must allow them.", factory=dict)
-    args: Mapping[str, Scalar] = option(
+    run: str = given("The job or sweep.")
+    cron: str = given("unix-cron line of five fields.")
+    time_zone: str = given("Name of the time zone database, such as Europe/Berlin.", "Etc/UTC")
+    description: str = given("Shown in the Google Cloud console.", "")
+    set: Mapping[str, Scalar] = given("Overrides sent with the request; the trigger must allow them.", factory=dict)
+    args: Mapping[str, Scalar] = given(
         "Trainer arguments sent with the request; the trigger must allow them.", factory=dict
     )
-    then: tuple[Then, ...] = option(
+    then: tuple[Then, ...] = given(
         "Steps that follow a successful run, in this order: promote, evaluate, register. Each is a name, or a mapping with options.",
         (),
     )
-    paused: bool = option("Keep the schedule but do not run it.", False)
-    start: str | None = option(
+    paused: bool = given("Keep the schedule but do not run it.", False)
+    start: str | None = given(
         "The schedule does not run before this time, such as 2026-12-01 or 2026-12-01T03:00:00+01:00.", None
     )
-    end: str | None = option("The schedule does not run from this time on.", None)
-    overlap: Literal["allow", "skip", "wait"] = option(
+    end: str | None = given("The schedule does not run from this time on.", None)
+    overlap: Literal["allow", "skip", "wait"] = given(
         "What to do when a run is due before the last run, with its steps, has ended: `allow` starts it, `skip` leaves it out, `wait` "
         "starts it afterwards.",
         "allow",
     )
-    only_if_changed: str | None = option(
+    only_if_changed: str | None = given(
         "Skip the run if no object of this pattern has changed since its last success, such as gs://data/new/**. Names and generations "
         "are compared.",
         None,
         pattern=(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]/.+", "objects such as gs://data/new/**"),
     )
-    catch_up: bool = option("When a hold ends, start the newest run that it stopped.", False)
-    retry_for: str | None = option(
+    catch_up: bool = given("When a hold ends, start the newest run that it stopped.", False)
+    retry_for: str | None = given(
         "How long to start a run again, at each tick, that quota, an outage or trigger.budget.live_jobs refused, such as 6h.",
         None,
         lasts="6h",
     )
-    grace: str | None = option(
+    grace: str | None = given(
         "How long after a due time a tick waits before it reports that no delivery has come; 1h if there is a tick.",
         None,
         lasts="1h",
     )
-    deadline: str | None = option(
+    deadline: str | None = given(
         "Time from when a run is due until it has to have ended well, with `register` in `then` with its model registered or compared. A "
         "later one is reported once.",
         None,
         lasts="7h",
     )
-    attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
-    retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
+    attempt_deadline: str = given("How long one delivery may take, 15s to 1800s.", "180s")
+    retry_config: RetryConfig = given("Retries of a failed delivery.", factory=RetryConfig)
 
     @property
     def steps(self) -> tuple[NextStep, ...]:
@@ -280,28 +280,28 @@ class Schedule:
 class Bound:
     """The values that a caller of the trigger may set."""
 
-    min: float | None = option("Smallest number.", None)
-    max: float | None = option("Largest number.", None)
-    choices: tuple[Scalar, ...] = option("The only values.", ())
-    pattern: str | None = option("Regular expression that the whole text must match.", None)
+    min: float | None = given("Smallest number.", None)
+    max: float | None = given("Largest number.", None)
+    choices: tuple[Scalar, ...] = given("The only values.", ())
+    pattern: str | None = given("Regular expression that the whole text must match.", None)
 
 
 @dataclass(frozen=True)
 class RunLimits:
     """What a caller of the trigger may start."""
 
-    usd_per_run: float | None = option("Most US dollars that one run may cost, as estimated.", None)
-    usd_per_day: float | None = option("Most US dollars that the runs of one day (UTC) may cost, as estimated.", None)
-    trials_per_run: int | None = option("Most trials of one run.", None)
-    trials_per_day: int | None = option("Most trials of the runs of one day (UTC).", None)
-    live_jobs: int | None = option("Most jobs that run or wait at the same time.", None)
+    usd_per_run: float | None = given("Most US dollars that one run may cost, as estimated.", None)
+    usd_per_day: float | None = given("Most US dollars that the runs of one day (UTC) may cost, as estimated.", None)
+    trials_per_run: int | None = given("Most trials of one run.", None)
+    trials_per_day: int | None = given("Most trials of the runs of one day (UTC).", None)
+    live_jobs: int | None = given("Most jobs that run or wait at the same time.", None)
 
 
 @dataclass(frozen=True)
 class Budget(RunLimits):
     """Limits on what the trigger starts per run and per day."""
 
-    price_factor: float | None = option(
+    price_factor: float | None = given(
         "Factor by which the catalog's prices are multiplied, if they are for another region than the project's.", None
     )
 
@@ -310,15 +310,15 @@ class Budget(RunLimits):
 class Caller:
     """What callers with a matching e-mail address may do."""
 
-    runs: tuple[str, ...] = option(
+    runs: tuple[str, ...] = given(
         "Jobs and sweeps that they may start, among those in `trigger.runs`; * matches anything.", ("*",)
     )
-    keys: tuple[str, ...] = option(
+    keys: tuple[str, ...] = given(
         "What they may set: keys of `allow`, and arguments of `allow_args` as args.NAME; * matches anything.",
         ("*",),
     )
-    budget: RunLimits = option("Limits for each of them, within the budget of all.", factory=RunLimits)
-    labels: Mapping[str, str] = option(
+    budget: RunLimits = given("Limits for each of them, within the budget of all.", factory=RunLimits)
+    labels: Mapping[str, str] = given(
         "Labels that their jobs get, such as {team: vision}. Callers cannot set these.", factory=dict
     )
 
@@ -327,22 +327,22 @@ class Caller:
 class TriggerSettings:
     """The Cloud Function that starts jobs and sweeps."""
 
-    function: str = option("Name of the function.", "vertexrig", pattern=NAME)
-    deploy_with: Literal["run", "functions"] | None = option(
+    function: str = given("Name of the function.", "vertexrig", pattern=NAME)
+    deploy_with: Literal["run", "functions"] | None = given(
         "Command that deploys the function: `gcloud run deploy --function` (`run`), or the older `gcloud functions deploy` "
         "(`functions`). By default `run`, and `functions` with `kms_key_name`.",
         None,
     )
-    runtime: str = option("Runtime, python312 or newer.", "python312")
-    memory: str = option("Memory of an instance.", "512Mi")
-    timeout: str = option("Longest request.", "120s", unit="s")
-    min_instances: int = option("Instances of each function that are kept ready; each costs money while it waits.", 0)
-    max_instances: int = option("Most instances.", 3)
-    concurrency: int = option("Requests at one time in an instance.", 1)
-    service_account: str | None = option("Service account of the function.", None)
-    invoker_service_account: str | None = option("Service account with which Cloud Scheduler calls the function.", None)
-    build_service_account: str | None = option("Service account that builds the function.", None)
-    deployers: tuple[str, ...] = option(
+    runtime: str = given("Runtime, python312 or newer.", "python312")
+    memory: str = given("Memory of an instance.", "512Mi")
+    timeout: str = given("Longest request.", "120s", unit="s")
+    min_instances: int = given("Instances of each function that are kept ready; each costs money while it waits.", 0)
+    max_instances: int = given("Most instances.", 3)
+    concurrency: int = given("Requests at one time in an instance.", 1)
+    service_account: str | None = given("Service account of the function.", None)
+    invoker_service_account: str | None = given("Service account with which Cloud Scheduler calls the function.", None)
+    build_service_account: str | None = given("Service account that builds the function.", None)
+    deployers: tuple[str, ...] = given(
         "Members that deploy the function and apply schedules, such as user:ana@example.com or serviceAccount:…. They get the right to "
         "act as its service accounts.",
         (),
@@ -351,50 +351,50 @@ class TriggerSettings:
             "a member such as user:ana@example.com",
         ),
     )
-    docker_repository: str | None = option(
+    docker_repository: str | None = given(
         "Repository for the function's images: projects/P/locations/R/repositories/NAME.",
         None,
         pattern=(r"projects/[^/]+/locations/[^/]+/repositories/[^/]+", "projects/P/locations/R/repositories/NAME"),
     )
-    labels: Mapping[str, str] = option("Labels of the function, added to the project's.", factory=dict)
-    kms_key_name: str | None = option("Cloud KMS key of the function; `docker_repository` must have the same.", None)
-    vpc_connector: str | None = option("Serverless VPC Access connector for the function's outgoing calls.", None)
-    network: str | None = option(
+    labels: Mapping[str, str] = given("Labels of the function, added to the project's.", factory=dict)
+    kms_key_name: str | None = given("Cloud KMS key of the function; `docker_repository` must have the same.", None)
+    vpc_connector: str | None = given("Serverless VPC Access connector for the function's outgoing calls.", None)
+    network: str | None = given(
         "VPC network for the function's outgoing calls, without a connector (Direct VPC egress).", None
     )
-    subnet: str | None = option(
+    subnet: str | None = given(
         "Subnet of that network, /26 or larger; by default the one with the network's name.", None
     )
-    egress_settings: Literal["private-ranges-only", "all"] | None = option(
+    egress_settings: Literal["private-ranges-only", "all"] | None = given(
         "Which outgoing calls use the connector or the network.", None
     )
-    ingress_settings: Literal["all", "internal-only", "internal-and-gclb"] = option(
+    ingress_settings: Literal["all", "internal-only", "internal-and-gclb"] = given(
         "Where calls may come from; Cloud Scheduler of the same project is internal.", "all"
     )
-    notify: tuple[Notify, ...] = option("Where to send the results of runs, at each tick.", ())
-    events: Mapping[str, EventSource] = option(
+    notify: tuple[Notify, ...] = given("Where to send the results of runs, at each tick.", ())
+    events: Mapping[str, EventSource] = given(
         "Further functions that take events. Each key is the end of the function's name.", factory=dict
     )
-    uri: str | None = option(
+    uri: str | None = given(
         "URL of the deployed function, written here by `function deploy --run`. Schedules are sent there.", None
     )
-    allow: Mapping[str, Bound] = option("Keys that a caller may override, and their bounds.", factory=dict)
-    allow_args: Mapping[str, Bound] = option("Trainer arguments that a caller may set, and their bounds.", factory=dict)
-    allow_then: bool = option("Whether a run with a caller's own values may have the steps of a schedule.", False)
-    tick: str = option(
+    allow: Mapping[str, Bound] = given("Keys that a caller may override, and their bounds.", factory=dict)
+    allow_args: Mapping[str, Bound] = given("Trainer arguments that a caller may set, and their bounds.", factory=dict)
+    allow_then: bool = given("Whether a run with a caller's own values may have the steps of a schedule.", False)
+    tick: str = given(
         "unix-cron line (UTC) of the tick, which carries out the next steps and starts deferred runs. It is deployed if a schedule needs it.",
         "*/10 * * * *",
     )
-    budget: Budget = option("Limits on what the trigger starts.", factory=Budget)
-    runs: tuple[str, ...] = option("Jobs and sweeps that the trigger may start; * matches anything.", ("*",))
-    callers: Mapping[str, Caller] = option(
+    budget: Budget = given("Limits on what the trigger starts.", factory=Budget)
+    runs: tuple[str, ...] = given("Jobs and sweeps that the trigger may start; * matches anything.", ("*",))
+    callers: Mapping[str, Caller] = given(
         "What each caller may start, by e-mail address or a pattern such as *@example.com. The first match counts; a caller without a "
         "match may start nothing. Events have the name `event`. By default every caller may do everything that `runs`, `allow` and "
         "`allow_args` permit.",
         factory=dict,
     )
 
-    approvers: tuple[str, ...] = option(
+    approvers: tuple[str, ...] = given(
         "Who may approve or reject a version over HTTP: e-mail addresses, or patterns such as *@example.com. `*` alone is everybody who "
         "may call the function.",
         (),

@@ -56,7 +56,7 @@ class Artifacts:
 
         project = self.loaded.project
         if not project.bucket:
-            raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
+            raise self.loaded.error_at("bucket is needed: the trainer's package is uploaded there")
         identity = identity_of(self.sources(tf_version), project.trainer.package_mib)
         return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
 
@@ -75,7 +75,7 @@ class Artifacts:
 
         folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
         if not folder.is_dir() and not folders.is_bare(folder):
-            raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
+            raise self.loaded.error_at(f"there is no folder or script {folder}", "trainer", "path")
         return folder
 
     def image(self, kind: str) -> str:

@@ -53,7 +53,7 @@ class Renderer:
         self.artifacts = Artifacts(loaded, uploaded)
         users = loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None
         if users is not None and not users.is_dir():
-            raise loaded.error(f"there is no folder {users}", "templates")
+            raise loaded.error_at(f"there is no folder {users}", "templates")
         self.folders = [str(folder) for folder in (users, built_in_templates()) if folder is not None]
         self.templates: Templates | BoundedTemplates
         if users is None:
@@ -89,7 +89,7 @@ class Renderer:
             TemplateError: The template is wrong.
         """
         view = self.view(name)
-        self._check_topology(view.topology, view.key)
+        self._check_topology(view.topology, view.entry_path)
         if view.sweep is not None:
             # the template of a sweep includes the one of its job
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
@@ -122,7 +122,7 @@ class Renderer:
         is_name = topology not in _SHARED and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology)
         if not is_name or not any(Path(folder, topology + TEMPLATE_SUFFIX).is_file() for folder in self.folders):
             names = self.topologies()
-            raise self.loaded.error(
+            raise self.loaded.error_at(
                 f"there is no template {topology!r}. {did_you_mean(topology, names)}", *path, "topology"
             )
 
@@ -131,7 +131,7 @@ class Renderer:
         try:
             text = self.templates.render(template, _names_for_templates(view, self.loaded))
         except RefusedByTemplateError as refusal:
-            raise self.loaded.error(str(refusal), *view.key) from None
+            raise self.loaded.error_at(str(refusal), *view.entry_path) from None
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
         return f"# vertexrig: {kind} {view.name}, topology {view.topology}\n{body}\n"
@@ -143,7 +143,7 @@ class Renderer:
             # the chief is no key of the project file
             if role != "chief" and pool is not None and role not in self.templates.names_used(template):
                 message = f"topology {view.job.topology} has no {role.replace('_', ' ')}: leave {role} out, or use another topology"
-                raise self.loaded.error(message, *view.job_key, role)
+                raise self.loaded.error_at(message, *view.job_path, role)
 
     def tf_version(self, name: str | None = None) -> str | None:
         """Return the TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
@@ -155,7 +155,7 @@ class Renderer:
         """
         if name is not None:
             # the version is known before the package has a URI, which takes a bucket
-            return next(iter(resolve.resolve(self.loaded, name, self.catalog, _NoUris(self.loaded)).packages), None)
+            return next(iter(resolve.resolve(self.loaded, name, self.catalog, _NoUris(self.loaded)).own_packages), None)
         image, framework = self.loaded.project.trainer.image, self.artifacts.framework
         newest = image == model.PREBUILT
         found = self.catalog.newest_image(framework, "cpu") if newest else self.catalog.find_short(image, "cpu")

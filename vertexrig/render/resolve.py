@@ -38,7 +38,6 @@ class PoolView:
     """One worker pool, as the templates see it: the API's fields in snake_case.
 
     Args:
-        role: chief, worker, ps, reduction_server or evaluator.
         python: True for a Python package on a prebuilt image, False for a container.
         image_uri: The executor image, or the container's image.
         entrypoint: What the image starts where no command is given, as far as it is known.
@@ -46,11 +45,10 @@ class PoolView:
         own_package: TensorFlow version and URI of the trainer's package, if the pool installs it. A package that the project file
             names by URI is not the trainer's.
         own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
-        keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
-            `("env", NAME)`. `workspace.source_keys` leaves out those without a value; a default is one.
+        source_keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
+            `("env", NAME)`. `workspace.source_keys` leaves out keys whose value is None in the project; a default counts as a value.
     """
 
-    role: str
     machine_type: str | None
     accelerator_type: str | None
     accelerator_count: int | None
@@ -71,7 +69,7 @@ class PoolView:
     nfs_mounts: tuple[model.NfsMount, ...]
     own_package: tuple[str | None, str] | None
     own_image: str | None
-    keys: Mapping[FileKey, FileKey] = field(repr=False)
+    source_keys: Mapping[FileKey, FileKey] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class View:
             For labels, display name and KMS key use the fields of this view; for machines and images use `pools`.
         pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None
             (machine type `cloud-tpu`).
-        keys: The key of the project file that gives a value outside the pools, by the value's path in the job:
+        source_keys: The key of the project file that gives a value outside the pools, by the value's path in the job:
             `("base_output_directory",)`, `("labels", NAME)`. Where the file gives no value, there is no key.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
@@ -102,7 +100,7 @@ class View:
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
-    keys: Mapping[FileKey, FileKey] = field(repr=False)
+    source_keys: Mapping[FileKey, FileKey] = field(repr=False)
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
@@ -113,23 +111,23 @@ class View:
         return "CustomJobSpec" if self.sweep is None else "HyperparameterTuningJob"
 
     @property
-    def packages(self) -> dict[str | None, str]:
+    def own_packages(self) -> dict[str | None, str]:
         """The trainer's packages that the pools install: URI by TensorFlow version."""
         return dict(pool.own_package for pool in self.pools.values() if pool is not None and pool.own_package)
 
     @property
-    def images(self) -> dict[str, str]:
+    def own_images(self) -> dict[str, str]:
         """The trainer's own images that the pools run: URI by kind (cpu, gpu, tpu)."""
         return {pool.own_image: pool.image_uri for pool in self.pools.values() if pool is not None and pool.own_image}
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Where it is in the project file."""
+    def entry_path(self) -> tuple[str, str]:
+        """Path of its entry in the project file."""
         return ("jobs" if self.sweep is None else "sweeps", self.name)
 
     @property
-    def job_key(self) -> tuple[str, str]:
-        """Where the job is that it runs."""
+    def job_path(self) -> tuple[str, str]:
+        """Path of the entry of the job that it runs."""
         return ("jobs", self.name if self.sweep is None else self.sweep.job)
 
     def check_run_id(self, run_id: str, *, resume: bool = False) -> None:
@@ -194,7 +192,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
         # The nearest wins: the sweep's over the job's, the job's over the project's.
         labels={**project.labels, **job.labels, **(sweep.labels if sweep else {})},
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
-        keys=_keys_outside_pools(project, job_name, name),
+        source_keys=_keys_outside_pools(project, job_name, name),
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
         takes_run_id=takes_run_id,
@@ -203,7 +201,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
 
 def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
     if job.replica_count not in (None, 1):
-        raise loaded.error(
+        raise loaded.error_at(
             f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
             f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
             *("jobs", name, "replica_count"),
@@ -219,7 +217,7 @@ def _sweep_args(
         return sweep.args, _keys_of(sweep.args, of_sweep)
     if not isinstance(job.args, Mapping):
         if sweep.args:
-            raise loaded.error(f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", *of_sweep)
+            raise loaded.error_at(f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", *of_sweep)
         return job.args, _keys_of(job.args, of_job)
     searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
     args = {key: value for key, value in {**job.args, **sweep.args}.items() if key not in searched}
@@ -302,11 +300,10 @@ class _Resolver:
         filled = self.filled_in(role, settings)
         image = self.image(role, filled)
         owners = self.owners(role, settings)
-        keys = self.keys(owners, settings)
+        keys = self.source_keys(role, owners, settings)
         command, entrypoint, command_keys = self.command(filled, image, owners)
         packages, own_package, package_keys = self.packages(image)
         return PoolView(
-            role=role,
             machine_type=filled.machine_type,
             accelerator_type=filled.accelerator_type,
             accelerator_count=filled.accelerator_count,
@@ -327,18 +324,18 @@ class _Resolver:
             nfs_mounts=self.job.nfs_mounts,
             own_package=own_package,
             own_image=image.own,
-            keys={**keys, **command_keys, **package_keys},
+            source_keys={**keys, **command_keys, **package_keys},
         )
 
     def filled_in(self, role: str, settings: model.Job | model.Role) -> model.Job | model.Role:
         """Return the settings of a role with what it inherits from the job; for a Reduction Server, with defaults of the catalog instead."""
         job = self.job
-        if settings is job:
+        if role == "chief":
             return job
         values: dict[str, Any] = {}
         if role == "reduction_server":
             if settings.image is not None and settings.container is None:
-                raise self.loaded.error(
+                raise self.loaded.error_at(
                     f"image: {settings.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
                     "name another program's image as container: {image_uri: IMAGE}",
                     *("jobs", self.job_name, role, "image"),
@@ -374,7 +371,7 @@ class _Resolver:
             return _PoolImage(self.artifacts.image(kind), own=kind)
         if name == "custom":
             if not trainer.custom_image:
-                raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
+                raise self.loaded.error_at("image is `custom`, so custom_image must name your image", "trainer")
             return _PoolImage(trainer.custom_image)
         if "/" in name:
             known = self.catalog.image(name)
@@ -413,7 +410,7 @@ class _Resolver:
         where = ""
         if role != "chief" and getattr(self.settings(role), "image", None):
             path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
-        return self.loaded.error(
+        return self.loaded.error_at(
             f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
         )
 
@@ -432,21 +429,21 @@ class _Resolver:
     def owners(self, role: str, settings: model.Job | model.Role) -> list[tuple[FileKey, model.Job | model.Role]]:
         """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
         of_job: FileKey = ("jobs", self.job_name)
-        if settings is self.job:
+        if role == "chief":
             return [(of_job, self.job)]
         own = ((*of_job, role), settings)
         # a Reduction Server inherits nothing
         return [own] if role == "reduction_server" else [(of_job, self.job), own]
 
-    def keys(
-        self, owners: list[tuple[FileKey, model.Job | model.Role]], settings: model.Job | model.Role
+    def source_keys(
+        self, role: str, owners: list[tuple[FileKey, model.Job | model.Role]], settings: model.Job | model.Role
     ) -> dict[FileKey, FileKey]:
         """Return the key of each value of a pool but its command and packages."""
         trainer = self.loaded.project.trainer
         # nfs_mounts are no key of a role, and hold for every pool of the job
         keys: dict[FileKey, FileKey] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
-        inherits = owners[0][1] is self.job  # all but a Reduction Server, which runs no image of the trainer either
+        inherits = role != "reduction_server"  # which does not run the trainer's image either
         if inherits:
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
@@ -456,7 +453,7 @@ class _Resolver:
                 keys["image_uri",] = (*path, "container", "image_uri")
             elif owner.image:
                 keys["image_uri",] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
-        has_args_of_job = inherits and (settings is self.job or settings.args is None)
+        has_args_of_job = role == "chief" or (inherits and settings.args is None)
         args = self.arg_keys if has_args_of_job else _keys_of(settings.args or (), (*owners[-1][0], "args"))
         return keys | {("args", n): key for n, key in enumerate(args)}
 

@@ -90,7 +90,7 @@ def check(workspace: Workspace, name: str) -> None:
         )
         if wrong:
             message = f"the job that {name_of(step)} makes would fail: {wrong}"
-            raise loaded.error(message, "schedules", name, "then", index)
+            raise loaded.error_at(message, "schedules", name, "then", index)
 
 
 def _wrong(workspace: Workspace, run: Run, step: PromoteStep | EvaluateStep) -> str:

@@ -3,7 +3,9 @@
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
 it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where a duration
-such as 3600s belongs), `lasts` (an example of a duration as people write it). `doc` is its line in the reference page.
+such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are read elsewhere: `doc` is its line in the
+reference page, `partial` (`schema.json_schema`) a mapping whose values are parts of the file itself, `names` (`catalog.overlay`) the
+table of the catalog whose rows it names.
 
 All that is wrong is reported together. No library does this at a price that a short verb can pay: msgspec 0.22.0 loses the keys of
 mappings (`$.jobs[...].worker`), names no nearest key and ends at the first problem (tried 2026-11-21); pydantic 2.14 costs
@@ -32,8 +34,8 @@ T = TypeVar("T")
 Scalar = Union[str, int, float, bool]
 
 
-def option(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = dataclasses.MISSING, **metadata: Any) -> Any:
-    """Return a dataclass field with its line of documentation."""
+def given(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = dataclasses.MISSING, **metadata: Any) -> Any:
+    """Return a dataclass field that a file gives, with its line of documentation."""
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata={"doc": doc, **metadata})
     return dataclasses.field(default=default, metadata={"doc": doc, **metadata})
@@ -86,25 +88,20 @@ class Origins:
     lines: Mapping[yamltext.FileKey, int] = dataclasses.field(default_factory=dict)
     override_of: Mapping[yamltext.FileKey, str] = dataclasses.field(default_factory=dict)
 
-    def locate(self, path: yamltext.FileKey) -> tuple[str | None, int | None]:
-        """Return the file and the line, or `--set KEY=VALUE` and None, of the value at `path` or of the nearest key around it."""
-        for n in range(len(path), -1, -1):
-            if path[:n] in self.override_of:
-                return f"--set {self.override_of[path[:n]]}", None
-            if path[:n] in self.lines:
-                return self.file, self.lines[path[:n]]
-        return self.file, None
+    def of(self, path: yamltext.FileKey) -> int | str | None:
+        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override.
+
+        None if there is no such key.
+        """
+        for n in range(len(path), 0, -1):
+            found = self.override_of.get(path[:n]) or self.lines.get(path[:n])
+            if found is not None:
+                return found
+        return None
 
     def path_in_file(self, path: yamltext.FileKey) -> yamltext.FileKey:
         """Return where the file has the value at `path`."""
         return path
-
-    def error(self, message: str, path: yamltext.FileKey, edits: Iterable[Edit] = ()) -> ConfigError:
-        """Return a ConfigError that begins with the path in the file and has its line; the edits that mend it are made there."""
-        file, line = self.locate(path)
-        path = self.path_in_file(path)
-        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
-        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,17 @@ class Place:
         return Place((*self.path, key), self.origins, self.bare_yn)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
-        """Return a ConfigError about the value; see `Origins.error`."""
-        return self.origins.error(message, self.path, edits)
+        """Return a ConfigError that begins with the path in the file.
+
+        It has the line, or the override, of the value or of the nearest key around it; without one, the file's first line. The edits
+        that mend it are made at the path.
+        """
+        origin, path = self.origins.of(self.path), self.origins.path_in_file(self.path)
+        file, line = self.origins.file, self.origins.lines.get(())
+        if origin is not None:
+            file, line = (f"--set {origin}", None) if isinstance(origin, str) else (file, origin)
+        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
+        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 
 def dotted(path: yamltext.FileKey) -> str:
@@ -143,18 +149,17 @@ hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 
 def build(cls: type[T], value: Any, place: Place) -> T:
     """Return the dataclass `cls` from a mapping; ConfigError with all that does not fit."""
-    value = _mapping_here(value, place)
+    value, known = _mapping_here(value, place), keys(cls)
     # `key:` without a value counts as a key that is not given, but an unknown key is reported in any case
-    given = {key: item for key, item in value.items() if item is not None or key not in hints(cls)}
+    given = {key: item for key, item in value.items() if item is not None or key not in known}
     errors = Errors()
     with errors:
         found = field_values(cls, given, place)
     # with an unknown key present, the missing key may just be misspelt: report only the unknown one
-    if given.keys() <= hints(cls).keys():
-        docs = {field.name: field.metadata.get("doc", "") for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if given.keys() <= known.keys():
         for name in lacking(cls, given):
             with errors:
-                raise place.error(f"the key {name!r} is required: {docs[name]}")
+                raise place.error(f"the key {name!r} is required: {known[name].metadata.get('doc', '')}")
     errors.raise_all()
     return cls(**found)
 

@@ -8,19 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from vertexrig.errors import ConfigError
 
-# (pattern of the whole text, what it is in words); they keep a project file from choosing the host a token is sent to
-PROJECT = (r"([a-z0-9.-]{1,63}:)?[a-z0-9][a-z0-9-]{0,62}", "a project id such as my-project")
-REGION = (r"[a-z]{2,20}(-[a-z]{2,20}){1,2}[0-9]{1,2}", "a region such as us-central1")
-NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
+
+class Form(NamedTuple):
+    """The form of a name: a pattern of the whole text, and what it is in words."""
+
+    pattern: str
+    words: str
+
+
+# they keep a project file from choosing the host a token is sent to
+PROJECT = Form(r"([a-z0-9.-]{1,63}:)?[a-z0-9][a-z0-9-]{0,62}", "a project id such as my-project")
+REGION = Form(r"[a-z]{2,20}(-[a-z]{2,20}){1,2}[0-9]{1,2}", "a region such as us-central1")
+NAME = Form(
+    r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first"
+)
 # The service numbers its jobs; no other id is one.
 JOB = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 # A name with dots may have 222 characters, one without 63 (Cloud Storage's naming rules): the longer one is let through
 # here.
-BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
+BUCKET = Form(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
 
 
 @lru_cache(10_000)  # a study of 1,000 trials has its few names a million times
@@ -53,7 +63,7 @@ def snake_keys(data: Any) -> Any:
 
 def location(project: str, region: str) -> str:
     """Return the parent of a region's resources, `projects/P/locations/R`; ConfigError if one is not a name: it could lead to another host."""
-    for value, (pattern, words) in ((project, PROJECT), (region, REGION)):
-        if not re.fullmatch(pattern, value):
-            raise ConfigError(f"{value[:80]!r} is not {words}")
+    for value, form in ((project, PROJECT), (region, REGION)):
+        if not re.fullmatch(form.pattern, value):
+            raise ConfigError(f"{value[:80]!r} is not {form.words}")
     return f"projects/{project}/locations/{region}"

@@ -176,7 +176,7 @@ class Document:
         lines: Line of each value by its canonical path.
         placeholders: What is still to be filled in, by its canonical path.
         paths: Canonical path of each value by its keys in the file.
-        foreign: Whether it is text from elsewhere, which gcloud may complete with flags.
+        for_gcloud: Whether it is a file that a person wrote for gcloud, which may complete it with flags.
     """
 
     kind: Kind
@@ -186,7 +186,7 @@ class Document:
     lines: Mapping[str, int] = field(default_factory=dict)
     placeholders: Mapping[str, list[str]] = field(default_factory=dict)
     paths: Mapping[FileKey, str] = field(default_factory=dict)
-    foreign: bool = False
+    for_gcloud: bool = False
 
     @cached_property
     def locations(self) -> dict[str, FileKey]:

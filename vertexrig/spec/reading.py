@@ -25,22 +25,22 @@ _JOB_WRAPPERS = ("jobSpec", "job_spec")
 _LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
 
 
-def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool = True) -> Document:
+def parse(text: str, *, file: str = "", kind: Kind | None = None, for_gcloud: bool = True) -> Document:
     """Read YAML or JSON text strictly; whatever is wrong with it comes back as findings.
 
     Args:
         text: One YAML document, as `gcloud ai custom-jobs|hp-tuning-jobs create --config` takes it.
         file: Its name, for the findings.
         kind: What to take it for; by default its keys decide.
-        foreign: Whether the text is from elsewhere: it may be a template, or no job at all. False for what was rendered here,
-            whose `${X}` is meant.
+        for_gcloud: Whether it is a file that a person wrote for gcloud: it may be a template, no job at all, or be completed by flags.
+            False for what was rendered here, in which `${X}` is a value.
     """
     try:
-        return _from_reading(yamltext.read(text), file, kind, foreign=foreign)
+        return _from_reading(yamltext.read(text), file, kind, for_gcloud=for_gcloud)
     except yamltext.YamlError as error:
         broken = error
     # Only after the plain reading has failed: `"{{ x }}"` in quotes is YAML, and is found as a placeholder then.
-    hidden_text, hidden = placeholders.hide(text) if foreign else (text, [])
+    hidden_text, hidden = placeholders.hide(text) if for_gcloud else (text, [])
     if hidden_text != text:
         try:
             reading = yamltext.read(hidden_text)
@@ -50,8 +50,8 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool 
             return _unread("placeholder", message, _RENDER_FIRST, file, kind, line)
         lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
         reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
-        return _from_reading(reading, file, kind, foreign=True)
-    block = _block_near(text, broken.line or 1) if foreign else 0
+        return _from_reading(reading, file, kind, for_gcloud=True)
+    block = _block_near(text, broken.line or 1) if for_gcloud else 0
     if block:
         message = "a placeholder stands for whole lines, so the file is not YAML before it is rendered"
         return _unread("placeholder", message, _RENDER_FIRST, file, kind, block)
@@ -87,18 +87,18 @@ def unreadable(file: str, reason: str) -> Finding:
 
 def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
     """Read data as `parse` does that is already plain values (a REST body, a rendered job)."""
-    return _from_reading(yamltext.Reading(data), file, kind, foreign=False)
+    return _from_reading(yamltext.Reading(data), file, kind, for_gcloud=False)
 
 
-def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, foreign: bool) -> Document:
+def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, for_gcloud: bool) -> Document:
     data = reading.data
     if not isinstance(data, dict):
         return _not_a_mapping(data, file, kind)
     taken = kind or _sniff(data)
     root = descriptors.message(taken)
-    reader = strict.Reader(reading, file, root, foreign=foreign)
+    reader = strict.Reader(reading, file, root, for_gcloud=for_gcloud)
     prefix: yamltext.FileKey = ()
-    if foreign and data and not _concerns(data, kind):
+    if for_gcloud and data and not _concerns(data, kind):
         reader.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
         return Document(taken, {}, tuple(reader.findings), file, reader.lines)
     legacy = sorted(key for key in data if key in _LEGACY_KEYS)
@@ -124,7 +124,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, fo
     canonical = reader.message(data, root, prefix, "")
     reader.finish()
     found = tuple(reader.findings)
-    document = Document(taken, canonical, found, file, reader.lines, reader.placeholders, reader.paths, foreign)
+    document = Document(taken, canonical, found, file, reader.lines, reader.placeholders, reader.paths, for_gcloud)
     return _with_placeholders(document)
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vertexrig import yamltext
 from vertexrig.catalog import load
@@ -221,6 +221,16 @@ def _unfit(alternatives: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _DROP = object()
+
+
+class _Alternative(NamedTuple):
+    """A field of a union that is set: its name, and its `raw` and `path` as in `Reader`."""
+
+    name: str
+    raw: yamltext.FileKey
+    path: str
+
+
 _MOST_LISTED = 20
 
 
@@ -235,8 +245,8 @@ class Reader:
     In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
 
-    def __init__(self, reading: yamltext.Reading, file: str, root: Message, *, foreign: bool) -> None:
-        self.reading, self.file, self.root, self.foreign = reading, file, root, foreign
+    def __init__(self, reading: yamltext.Reading, file: str, root: Message, *, for_gcloud: bool) -> None:
+        self.reading, self.file, self.root, self.for_gcloud = reading, file, root, for_gcloud
         self.findings: list[Finding] = []
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
@@ -266,7 +276,7 @@ class Reader:
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """Return the text of a value that is a placeholder, and store it; "" for any other value."""
-        if not self.foreign:
+        if not self.for_gcloud:
             return ""
         is_text = isinstance(value, str)
         found = placeholders.marks(value, path, enum=enum) if is_text else [placeholders.instead(value)]
@@ -306,8 +316,7 @@ class Reader:
         if line is not None:
             self.lines[path] = line
         result: dict[str, Any] = {}
-        # the alternative that is set: its name, `raw` and `path`
-        unions: dict[str, tuple[str, yamltext.FileKey, str]] = {}
+        unions: dict[str, _Alternative] = {}
         for key, value in data.items():
             key = str(key)
             field_ = schema.by_name.get(key)
@@ -325,16 +334,17 @@ class Reader:
             if canonical is _DROP:
                 continue
             if field_.oneof in unions:
-                first, second = unions[field_.oneof], (field_.json_name, (*raw, key), here)
-                unfit, why = _unfit({first[0]: result[first[0]], second[0]: canonical})
-                fix = f"remove {unfit}, which has no {why}" if unfit else f"remove {first[0]} or {second[0]}"
-                text = f"{first[0]} and {second[0]} are alternatives: only one can be set"
-                self.report("one-of", *(first if unfit == first[0] else second)[1:], text, fix)
-                if unfit != first[0]:
+                first, second = unions[field_.oneof], _Alternative(field_.json_name, (*raw, key), here)
+                unfit, why = _unfit({first.name: result[first.name], second.name: canonical})
+                fix = f"remove {unfit}, which has no {why}" if unfit else f"remove {first.name} or {second.name}"
+                text = f"{first.name} and {second.name} are alternatives: only one can be set"
+                refused = first if unfit == first.name else second
+                self.report("one-of", refused.raw, refused.path, text, fix)
+                if refused is second:
                     continue
-                del result[first[0]]
+                del result[first.name]
             if field_.oneof:
-                unions[field_.oneof] = (field_.json_name, (*raw, key), here)
+                unions[field_.oneof] = _Alternative(field_.json_name, (*raw, key), here)
             result[field_.json_name] = canonical
         return result
 
@@ -370,9 +380,9 @@ class Reader:
         if not self.snakes:
             tuning = self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
-            # A file is for gcloud, which was seen to hand on those of a custom job and fails on those of a tuning job. A REST body,
-            # which is not foreign, may have them.
-            severity = Severity.ERROR if tuning and self.foreign else None
+            # A file is for gcloud, which was seen to hand on those of a custom job and fails on those of a tuning job. A REST body
+            # may have them.
+            severity = Severity.ERROR if tuning and self.for_gcloud else None
             self.report("snake-case-key", raw, path, "", severity=severity)  # `spelling` writes the message at the end
         self.snakes.append((key, name, path))
 

@@ -40,7 +40,7 @@ def is_local() -> bool:
 
 def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list[str]:
     """Make the images that jobs or sweeps run the ones that triggered runs use; their URIs. NoImageError if one is not in the registry."""
-    images = {name: workspace.renderer.view(name).images for name in names}
+    images = {name: workspace.renderer.view(name).own_images for name in names}
     found = {kind: uri for one in images.values() for kind, uri in one.items()}
     if found and not is_local():
         registry = ArtifactRegistry()

@@ -21,7 +21,7 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     for name in names:
         view = workspace.renderer.view(name)
         for pool in filter(None, view.pools.values()):
-            for tf_version, uri in view.packages.items():
+            for tf_version, uri in view.own_packages.items():
                 if uri in pool.package_uris:
                     wanted.setdefault(tf_version, set()).add(pool.python_module)
     return upload(workspace, wanted, storage)

@@ -26,75 +26,75 @@ _TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append", "autocomplet
 """Calls that are given a parser and add no flag to it."""
 
 
-def read(found: Collector) -> None:
+def read(collector: Collector) -> None:
     """Collect from each call that makes a parser, adds to one, or passes one to other code."""
-    parsers = Parsers(found.code)
-    for call in found.code.calls:
+    parsers = Parsers(collector.code)
+    for call in collector.code.calls:
         name = last_name(call.node.func)
         # the parser of a library that is only named (`_UNREAD` of reader): noted as unread already
-        if id(call) in found.handled_calls:
+        if id(call) in collector.handled_calls:
             continue
         if name in _READERS:
-            _READERS[name](found, call)
+            _READERS[name](collector, call)
         elif name == "add_argument":
-            _argument(found, call, parsers)
+            _argument(collector, call, parsers)
         elif name == "add_parser":
-            _add_parser(found, call, parsers)
+            _add_parser(collector, call, parsers)
         elif name != "set_defaults":  # which takes values, not a parser that is handed on
-            _handed_parser(found, call, parsers)
+            _handed_parser(collector, call, parsers)
     # add_subparsers without a plain add_parser: the commands come from a loop or another package.
-    if parsers.used and not found.commands:
-        found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
-    if {"jsonargparse", "configargparse"} & found.parsers:
+    if parsers.used and not collector.commands:
+        collector.skip(collector.code.callers("add_subparsers")[0], "the sub-commands are not written here")
+    if {"jsonargparse", "configargparse"} & collector.parsers:
         # A file may give what is required, and values are read by the type, `false` of a bool too.
-        found.flags = [
+        collector.flags = [
             replace(flag, required=False, parser="jsonargparse") if flag.parser == "argparse" else flag
-            for flag in found.flags
+            for flag in collector.flags
         ]
 
 
-def _argument(found: Collector, call: SourceCall, parsers: Parsers) -> None:
-    found.parsers.add("argparse")
+def _argument(collector: Collector, call: SourceCall, parsers: Parsers) -> None:
+    collector.parsers.add("argparse")
     keywords = call.keywords
     if call.unpacks:
-        found.skip(call, "add_argument with unpacked arguments cannot be read")
+        collector.skip(call, "add_argument with unpacked arguments cannot be read")
         return
-    groups = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
+    groups = [collector.code.texts(argument, call.scope, call.module) for argument in call.node.args]
     if not groups:
-        dest = constant(found, keywords.get("dest"), call)
+        dest = constant(collector, keywords.get("dest"), call)
         groups = [(dest,)] if isinstance(dest, str) else [None]
     names: list[str] = []
     for group in groups:
         if group is None:
-            found.skip(call, "the name of this argument is not a plain text")
+            collector.skip(call, "the name of this argument is not a plain text")
             return
         names += group
     if not names or any(not name for name in names):
-        found.skip(call, "this argument has no name")
+        collector.skip(call, "this argument has no name")
         return
     # Several values of one expression are a loop over names: each is a separate flag.
     several = len(groups) == 1 and len(names) > 1
     for options in [[name] for name in names] if several else [names]:
-        found.flags.append(_argparse_flag(found, call, tuple(options), keywords, parsers))
+        collector.flags.append(_argparse_flag(collector, call, tuple(options), keywords, parsers))
 
 
 def _argparse_flag(
-    found: Collector, call: SourceCall, names: tuple[str, ...], keywords: dict[str, ast.expr], parsers: Parsers
+    collector: Collector, call: SourceCall, names: tuple[str, ...], keywords: dict[str, ast.expr], parsers: Parsers
 ) -> Flag:
     positional = not names[0].startswith("-")
     # argparse names the attribute after the first long option, else after the first short one.
     first_long = next((name for name in names if name.startswith("--")), names[0])
-    dest = constant(found, keywords.get("dest"), call)
-    kind, float_text = _type_of(found, keywords.get("type"), call)
+    dest = constant(collector, keywords.get("dest"), call)
+    kind, float_text = _type_of(collector, keywords.get("type"), call)
     nargs = keywords.get("nargs")
-    nargs_value = constant(found, nargs, call)
+    nargs_value = constant(collector, nargs, call)
     nargs_text = None if nargs is None else DYNAMIC if nargs_value is None else str(nargs_value)
     commands = commands_of(parsers.owners(call)) if parsers.used else ()
     if positional:
         required = nargs_text not in {"?", "*", DYNAMIC}  # whatever its default
     else:
-        required = truth(found, keywords.get("required"), call)
-    action = _action(found, keywords.get("action"), call)
+        required = truth(collector, keywords.get("required"), call)
+    action = _action(collector, keywords.get("action"), call)
     if action in WITHOUT_VALUE:
         # count, help and version take no value either, and their type says nothing of what is stored.
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
@@ -106,10 +106,10 @@ def _argparse_flag(
         type=kind,
         # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
-        default=constant(found, keywords.get("default"), call),
+        default=constant(collector, keywords.get("default"), call),
         empty=_is_empty(keywords.get("default")),
         default_variable=default_variable(keywords.get("default"), call),
-        choices=texts_of(found, keywords.get("choices"), call),
+        choices=texts_of(collector, keywords.get("choices"), call),
         action=action,
         nargs=nargs_text,
         takes_float_text=float_text,
@@ -120,30 +120,30 @@ def _argparse_flag(
     )
 
 
-def _action(found: Collector, node: ast.expr | None, call: SourceCall) -> str:
+def _action(collector: Collector, node: ast.expr | None, call: SourceCall) -> str:
     if node is None:
         return "store"
     if last_name(node) == "BooleanOptionalAction":
         return "BooleanOptionalAction"
-    value = constant(found, node, call)
+    value = constant(collector, node, call)
     return value if isinstance(value, str) else DYNAMIC
 
 
-def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, bool | None]:
+def _type_of(collector: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, bool | None]:
     """Return a type's name, and whether it accepts the text `128.0`."""
     if node is None:
         return "str", True
     if isinstance(node, ast.Lambda):
-        return "lambda", _reads_floats(node, call.module, found.code)
+        return "lambda", _reads_floats(node, call.module, collector.code)
     name = dotted(node)
     if "?" in name or isinstance(node, ast.Call):
         return DYNAMIC, None
-    definition = owned(node, call.module, found.code)
+    definition = owned(node, call.module, collector.code)
     if definition is not None:
-        return name, _reads_floats(definition[0], definition[1], found.code)
+        return name, _reads_floats(definition[0], definition[1], collector.code)
     value = single_binding(name, call.scope)
     if isinstance(value, ast.Lambda):
-        return name, _reads_floats(value, call.module, found.code)
+        return name, _reads_floats(value, call.module, collector.code)
     # a parameter, or a variable with several values, may be any converter
     if isinstance(node, ast.Name) and value is None and _is_local(node.id, call.scope):
         return DYNAMIC, None
@@ -193,9 +193,9 @@ def _reads_floats(
     return False if straight or False in inner else None
 
 
-def _parse_known(found: Collector, call: SourceCall) -> None:
-    found.parsers.add("argparse")
-    found.tolerates_unknown |= not _refuses_rest(call)
+def _parse_known(collector: Collector, call: SourceCall) -> None:
+    collector.parsers.add("argparse")
+    collector.tolerates_unknown |= not _refuses_rest(call)
 
 
 def _refuses_rest(call: SourceCall) -> bool:
@@ -219,62 +219,62 @@ def _ends(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and last_name(node.func) in {"error", "exit"})
 
 
-def _parse(found: Collector, call: SourceCall) -> None:
+def _parse(collector: Collector, call: SourceCall) -> None:
     """Note `parse_args` of a parser that another package made: its flags are not in this source."""
     if not isinstance(call.node.func, ast.Attribute):
         return
-    found.parsers.add("argparse")
+    collector.parsers.add("argparse")
     maker = bound(call.node.func.value, call.scope)
-    if isinstance(maker, ast.Call) and not (makes_parser(maker) or last_name(maker.func) in found.definitions):
-        found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
+    if isinstance(maker, ast.Call) and not (makes_parser(maker) or last_name(maker.func) in collector.definitions):
+        collector.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
 
-def _parser(found: Collector, call: SourceCall) -> None:
+def _parser(collector: Collector, call: SourceCall) -> None:
     """Collect the settings of `ArgumentParser(...)`."""
-    found.parsers.add("argparse")
+    collector.parsers.add("argparse")
     keywords = call.keywords
-    if constant(found, keywords.get("allow_abbrev"), call) is False:
-        found.abbreviations = False
+    if constant(collector, keywords.get("allow_abbrev"), call) is False:
+        collector.abbreviations = False
     parents = keywords.get("parents")
     for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
         made = bound(parent, call.scope)
-        if not (isinstance(made, ast.Call) and (makes_parser(made) or last_name(made.func) in found.definitions)):
-            found.skip(call, "a parent parser is not written here")
+        if not (isinstance(made, ast.Call) and (makes_parser(made) or last_name(made.func) in collector.definitions)):
+            collector.skip(call, "a parent parser is not written here")
 
 
-def _handed_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:
+def _handed_parser(collector: Collector, call: SourceCall, parsers: Parsers) -> None:
     """Note a parser handed to a function of another package, which may add flags to it."""
     if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
         return
-    if last_name(call.node.func) in _TAKE_PARSERS or _is_own(found, call):
+    if last_name(call.node.func) in _TAKE_PARSERS or _is_own(collector, call):
         return
     given = [*call.node.args, *call.keywords.values()]
     if any(parsers.may_be(one, call) for one in given if not isinstance(one, ast.Call)):
-        found.skip(call, f"{dotted(call.node.func)} may add flags")
+        collector.skip(call, f"{dotted(call.node.func)} may add flags")
 
 
-def _is_own(found: Collector, call: SourceCall) -> bool:
+def _is_own(collector: Collector, call: SourceCall) -> bool:
     """Whether a call is of the trainer's own function, or of a method that has the name of one."""
     head = dotted(call.node.func).partition(".")[0]
     if head in call.module.aliases:
         top = call.module.aliases[head].partition(".")[0]
-        return any(module.name.partition(".")[0] == top for module in found.code.modules)
-    return last_name(call.node.func) in found.definitions
+        return any(module.name.partition(".")[0] == top for module in collector.code.modules)
+    return last_name(call.node.func) in collector.definitions
 
 
-def _subparsers(found: Collector, call: SourceCall) -> None:
+def _subparsers(collector: Collector, call: SourceCall) -> None:
     """Collect from `add_subparsers(...)` whether a command is required: only with required=True."""
-    found.parsers.add("argparse")
-    found.command_required |= truth(found, call.keywords.get("required"), call)
+    collector.parsers.add("argparse")
+    collector.command_required |= truth(collector, call.keywords.get("required"), call)
 
 
-def _add_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:
+def _add_parser(collector: Collector, call: SourceCall, parsers: Parsers) -> None:
     """Collect the sub-command of an `add_parser` call."""
     paths = parsers.paths(call) if parsers.used else None
     if paths is None:
-        found.skip(call, "the name of this sub-command is not a plain text")
+        collector.skip(call, "the name of this sub-command is not a plain text")
     for path in sorted(paths or ()):
-        found.commands[path] = None
+        collector.commands[path] = None
 
 
 _READERS: dict[str, Callable[[Collector, SourceCall], None]] = {

@@ -28,48 +28,48 @@ _CLICK_TYPES = {
 }
 
 
-def _option(found: Collector, call: SourceCall) -> None:
+def _option(collector: Collector, call: SourceCall) -> None:
     """Collect the flag of `@click.option`, or of `@option` if it is imported from click."""
     full = full_name(call.node.func, call.module)
     if not full.startswith((*_CLICK, _GROUPED)):
         imported = dotted(call.node.func).partition(".")[0] in call.module.aliases and "." in full
         if imported and _decorated(call) is not None:
-            _foreign(found, call, full)
+            _foreign(collector, call, full)
         return
-    found.parsers.add("click")
+    collector.parsers.add("click")
     keywords = call.keywords
-    texts = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
+    texts = [collector.code.texts(argument, call.scope, call.module) for argument in call.node.args]
     if call.unpacks or not texts or any(text is None for text in texts):
-        found.skip(call, "the name of this option is not a plain text")
+        collector.skip(call, "the name of this option is not a plain text")
         return
     declared = [name for text in texts for name in text or ()]
     # "--shout/--no-shout" declares a switch with both of its spellings
     names = tuple(part.strip() for name in declared if name.startswith("-") for part in name.split("/"))
     is_argument = full.endswith(".argument")
     if not names and not is_argument:
-        found.skip(call, "this option has no name")
+        collector.skip(call, "this option has no name")
         return
     names = names or (declared[0],)
     plain = [name for name in declared if not name.startswith("-")]
-    default, kind = keywords.get("default"), _click_type(found, call, keywords)
-    value = constant(found, default, call)
-    switch = truth(found, keywords.get("is_flag"), call) or any("/" in name for name in declared)
-    found.flags.append(
+    default, kind = keywords.get("default"), _click_type(collector, call, keywords)
+    value = constant(collector, default, call)
+    switch = truth(collector, keywords.get("is_flag"), call) or any("/" in name for name in declared)
+    collector.flags.append(
         Flag(
             names=names,
             # click stores under the bare name if one is given, else under the longest option.
             dest=plain[0] if plain else max(names, key=len).lstrip("-").replace("-", "_"),
             type="bool" if switch else kind,
-            required=_click_owners(found, call) is not None
+            required=_click_owners(collector, call) is not None
             and "envvar" not in keywords
             and (
-                truth(found, keywords.get("required"), call)
+                truth(collector, keywords.get("required"), call)
                 # click asks for an argument without a default unless it says required=False
                 or (is_argument and default is None and "required" not in keywords)
             ),
             default=value,
-            choices=_click_choices(found, call, keywords.get("type")),
-            action="count" if truth(found, keywords.get("count"), call) else "store_true" if switch else "store",
+            choices=_click_choices(collector, call, keywords.get("type")),
+            action="count" if truth(collector, keywords.get("count"), call) else "store_true" if switch else "store",
             # nargs=-1 and nargs=2 count words in click's own way; how many is left open
             nargs="dynamic" if "nargs" in keywords else None,
             takes_float_text={"int": False, "bool": False, DYNAMIC: None}.get(kind, True),
@@ -77,7 +77,7 @@ def _option(found: Collector, call: SourceCall) -> None:
             from_variable="envvar" in keywords,
             file=call.module.file,
             line=call.node.lineno,
-            commands=commands_of(_click_owners(found, call)),
+            commands=commands_of(_click_owners(collector, call)),
         )
     )
 
@@ -88,26 +88,26 @@ def _decorated(call: SourceCall) -> ast.FunctionDef | ast.AsyncFunctionDef | Non
     return next((node for node in functions if call.node in node.decorator_list), None)
 
 
-def _foreign(found: Collector, call: SourceCall, full: str) -> None:
+def _foreign(collector: Collector, call: SourceCall, full: str) -> None:
     """Note an option declared by another package's decorator; not by one of the trainer's own modules."""
-    if all(module.name.partition(".")[0] != full.partition(".")[0] for module in found.code.modules):
-        found.skip(call, f"flags made by {full} are not read")
+    if all(module.name.partition(".")[0] != full.partition(".")[0] for module in collector.code.modules):
+        collector.skip(call, f"flags made by {full} are not read")
 
 
-def read(found: Collector) -> None:
+def read(collector: Collector) -> None:
     """Collect every option and argument, and the commands of click's groups."""
-    for call in found.code.calls:
+    for call in collector.code.calls:
         if last_name(call.node.func) in {"option", "argument"}:
-            _option(found, call)
-    for path in _click_commands(found.code):
-        found.commands[path] = None
-    found.command_required |= _required_group(found.code)
+            _option(collector, call)
+    for path in _click_commands(collector.code):
+        collector.commands[path] = None
+    collector.command_required |= _required_group(collector.code)
 
 
-def _click_type(found: Collector, call: SourceCall, keywords: dict[str, ast.expr]) -> str:
+def _click_type(collector: Collector, call: SourceCall, keywords: dict[str, ast.expr]) -> str:
     node = keywords.get("type")
     if node is None:
-        value = constant(found, keywords.get("default"), call)
+        value = constant(collector, keywords.get("default"), call)
         return type(value).__name__ if value is not None else "str"
     name = last_name(node.func if isinstance(node, ast.Call) else node)
     if name == "Choice":
@@ -115,10 +115,10 @@ def _click_type(found: Collector, call: SourceCall, keywords: dict[str, ast.expr
     return _CLICK_TYPES.get(name, name if name in {"int", "float", "str", "bool"} else DYNAMIC)
 
 
-def _click_choices(found: Collector, call: SourceCall, node: ast.expr | None) -> tuple[str, ...] | None:
+def _click_choices(collector: Collector, call: SourceCall, node: ast.expr | None) -> tuple[str, ...] | None:
     folds = isinstance(node, ast.Call) and any(word.arg == "case_sensitive" for word in node.keywords)
     if isinstance(node, ast.Call) and last_name(node.func) == "Choice" and node.args and not folds:
-        return texts_of(found, node.args[0], call)
+        return texts_of(collector, node.args[0], call)
     return None
 
 
@@ -129,13 +129,13 @@ _GROUPED = "click_option_group."
 """Library whose `optgroup.option` is an option of click under a heading; `optgroup.group` is the heading."""
 
 
-def _click_owners(found: Collector, call: SourceCall) -> Owners:
+def _click_owners(collector: Collector, call: SourceCall) -> Owners:
     """Return the commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
     # a decorator that is made elsewhere and put on several functions is not found here
     node = _decorated(call)
     if node is not None:
-        return _paths(found.code, node, call.module, 0)
-    return None if _groups(found.code) else frozenset({ROOT})
+        return _paths(collector.code, node, call.module, 0)
+    return None if _groups(collector.code) else frozenset({ROOT})
 
 
 def _click_commands(code: Code) -> list[str]:

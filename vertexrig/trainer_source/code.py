@@ -219,7 +219,7 @@ class Code:
 
 
 def written_in(value: ast.expr | None, default: Scope) -> Scope:
-    """Return the scope of an expression: that of the method in which `self.x` is set, else the one given."""
+    """Return the scope of an expression: that of the method that sets `self.x`, which `modules` keeps in the expression; else the one given."""
     scope = value.__dict__.get("_scope") if value is not None else None
     return scope if isinstance(scope, Scope) else default
 

@@ -41,13 +41,13 @@ _INERT = (ast.Import, ast.ImportFrom, ast.Pass)
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
 
-def defects(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
+def defects(code: Code, runs: Runs, collector: Collector) -> Iterator[Defect]:
     """Yield all that was found, kind by kind."""
     yield from undefined_names(code, runs)
-    yield from _attributes(code, runs, flags)
+    yield from _attributes(code, runs, collector)
     yield from _relative(code, runs)
     yield from _idle(code)
-    yield from _fixed(code, flags)
+    yield from _fixed(code, collector)
     yield from _left_out(code)
     for module in code.modules:
         for node in notebook_lines(module.tree):
@@ -78,15 +78,15 @@ def _left_out(code: Code) -> Iterator[Defect]:
             yield Defect("left-out", module.file, call.node.lineno, folder)
 
 
-def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
+def _attributes(code: Code, runs: Runs, collector: Collector) -> Iterator[Defect]:
     """Yield attributes that are read from the result of argparse and that no flag of the trainer sets."""
     # an action of the trainer's own, or a second library, may set attributes that no flag declares
-    if flags.parsers != {"argparse"} or flags.unread or any(flag.action == DYNAMIC for flag in flags.flags):
+    if collector.parsers != {"argparse"} or collector.unread or any(flag.action == DYNAMIC for flag in collector.flags):
         return
     if _changes_namespaces(code):
         return
-    known = _destinations(code, {flag.dest for flag in flags.flags})
-    spaces = _Namespaces(code, flags.definitions)
+    known = _destinations(code, {flag.dest for flag in collector.flags})
+    spaces = _Namespaces(code, collector.definitions)
     asked = set(known)
     for module in code.modules:
         for node, scope in module.each(ast.Attribute):
@@ -259,10 +259,10 @@ def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
     return False
 
 
-def _fixed(code: Code, flags: Collector) -> Iterator[Defect]:
+def _fixed(code: Code, collector: Collector) -> Iterator[Defect]:
     """Yield `parse_args([])`, as in a notebook, where no other call reads the command line."""
     calls = [call for name in _PARSES for call in code.callers(name)]
-    if calls and flags.parsers == {"argparse"} and all(map(_is_fixed, calls)):
+    if calls and collector.parsers == {"argparse"} and all(map(_is_fixed, calls)):
         yield Defect("fixed", calls[0].module.file, calls[0].node.lineno, ast.unparse(calls[0].node)[:80])
 
 

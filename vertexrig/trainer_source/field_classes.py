@@ -22,36 +22,36 @@ _HARMLESS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "Generic", 
 _ENUMS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag"})
 
 
-def read(found: Collector) -> None:
+def read(collector: Collector) -> None:
     """Add the flags of the classes that a parser is given."""
-    for call in found.code.calls:
+    for call in collector.code.calls:
         if full_name(call.node.func, call.module) in _PARSERS:
-            found.parsers.add("transformers")
-            _read_call(found, call)
+            collector.parsers.add("transformers")
+            _read_call(collector, call)
         elif last_name(call.node.func) in _PARSE:
-            found.tolerates_unknown |= truth(found, call.keywords.get("return_remaining_strings"), call)
+            collector.tolerates_unknown |= truth(collector, call.keywords.get("return_remaining_strings"), call)
 
 
-def _read_call(found: Collector, call: SourceCall) -> None:
+def _read_call(collector: Collector, call: SourceCall) -> None:
     first = call.argument(0, "dataclass_types")
     for target in first.elts if isinstance(first, (ast.Tuple, ast.List)) else [first]:
-        own = owned(target, call.module, found.code)
-        if own is None or not isinstance(own[0], ast.ClassDef) or not _class_flags(found, own[0], own[1]):
+        own = owned(target, call.module, collector.code)
+        if own is None or not isinstance(own[0], ast.ClassDef) or not _class_flags(collector, own[0], own[1]):
             shown = ast.unparse(target)[:60] if target is not None else "classes"
-            found.skip(
+            collector.skip(
                 call,
                 f"{last_name(call.node.func)} also makes flags of {shown}, which the trainer's files do not hold whole",
             )
 
 
-def _class_flags(found: Collector, cls: ast.ClassDef, module: Module) -> bool:
+def _class_flags(collector: Collector, cls: ast.ClassDef, module: Module) -> bool:
     """Add the flags of a class; whether they are all written here."""
-    complete = not base_names(cls, module, found.code) - _HARMLESS
-    for field in class_fields(cls, module, found.code):
+    complete = not base_names(cls, module, collector.code) - _HARMLESS
+    for field in class_fields(cls, module, collector.code):
         nested = field.kind.nested
         # a field of an enum is one flag with a choice
-        if nested is None or any(base.rpartition(".")[2] in _ENUMS for base in base_names(*nested, found.code)):
-            found.flags.append(_flag(found, field))
+        if nested is None or any(base.rpartition(".")[2] in _ENUMS for base in base_names(*nested, collector.code)):
+            collector.flags.append(_flag(collector, field))
         else:
             complete = False
     return complete
@@ -61,7 +61,7 @@ def _options(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}", f"--{name.replace('-', '_')}")))
 
 
-def _flag(found: Collector, field: SourceField) -> Flag:
+def _flag(collector: Collector, field: SourceField) -> Flag:
     kind = field.kind
     names = [*_options(field.name)]
     for alias in field.aliases:
@@ -76,7 +76,7 @@ def _flag(found: Collector, field: SourceField) -> Flag:
         dest=field.name,
         type=kind.type,
         required=field.required and not boolean,
-        default=constant(found, field.default, call),
+        default=constant(collector, field.default, call),
         default_variable=default_variable(field.default, call),
         choices=kind.choices,
         # a bool takes a value and needs none

@@ -48,9 +48,9 @@ class Collector:
         self.unread.append(SourceProblem(why, call.module.file, call.node.lineno))
 
 
-def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str | int | float | bool | None:
+def constant(collector: Collector, node: ast.expr | None, call: SourceCall) -> str | int | float | bool | None:
     """Return the one plain constant an expression has, else None."""
-    values = found.code.values(node, call.scope, call.module)
+    values = collector.code.values(node, call.scope, call.module)
     value = values[0] if values is not None and len(values) == 1 else None
     return value if isinstance(value, (str, int, float, bool)) else None
 
@@ -60,34 +60,34 @@ def default_variable(node: ast.expr | None, call: SourceCall) -> str:
     return variable(bound(node, call.scope)) if node is not None else ""
 
 
-def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:
+def truth(collector: Collector, node: ast.expr | None, call: SourceCall) -> bool:
     """Whether an expression is plainly True."""
-    return node is not None and constant(found, node, call) is True
+    return node is not None and constant(collector, node, call) is True
 
 
-def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, ...] | None:
+def texts_of(collector: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, ...] | None:
     """Return the members of a literal list, tuple, set or mapping (or a name for one), as text."""
     node = (bound(node, call.scope) or node) if node is not None else None
     if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
         owner, _, name = full_name(node, call.module).rpartition(".")
-        source = found.code.by_name.get(owner)
+        source = collector.code.by_name.get(owner)
         # Bound once only: a list that is changed later on may hold other members.
         values = source.scope.names.get(name, []) if source is not None else []
         if source is not None and len(values) == 1 and values[0] is not None:
-            return texts_of(found, values[0], SourceCall(call.node, source.scope, source, call.at_import))
+            return texts_of(collector, values[0], SourceCall(call.node, source.scope, source, call.at_import))
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
         and len(node.args) == 1
     ):
-        return texts_of(found, node.args[0], call)
+        return texts_of(collector, node.args[0], call)
     if isinstance(node, ast.Dict):
         members: list[ast.expr | None] = list(node.keys)
     elif isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         members = list(node.elts)
     else:
         return None
-    each = [found.code.values(member, call.scope, call.module) for member in members]
+    each = [collector.code.values(member, call.scope, call.module) for member in members]
     return tuple(str(one[0]) for one in each if one) if all(one and len(one) == 1 for one in each) else None
 
 

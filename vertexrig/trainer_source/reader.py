@@ -91,19 +91,19 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
     code = followed.code
     if code is None:
         return TrainerSource(module=name, problems=followed.problems)
-    flags, runs = _collect(code), Runs(code)
+    collector, runs = _collect(code), Runs(code)
     keras, legacy = tensorflow_usage.keras_uses(code)
     environment, complete = tensorflow_usage.environment(code)
     return TrainerSource(
         module=name,
         files=followed.files,
-        flags=tuple(flags.flags),
-        flags_unread=tuple(flags.unread),
-        parsers=frozenset(flags.parsers),
-        tolerates_unknown=flags.tolerates_unknown,
-        abbreviations=flags.abbreviations,
-        commands=tuple(flags.commands),
-        command_required=flags.command_required,
+        flags=tuple(collector.flags),
+        flags_unread=tuple(collector.unread),
+        parsers=frozenset(collector.parsers),
+        tolerates_unknown=collector.tolerates_unknown,
+        abbreviations=collector.abbreviations,
+        commands=tuple(collector.commands),
+        command_required=collector.command_required,
         metrics=tuple(metrics(code, runs)),
         strategies=tuple(tensorflow_usage.strategies(code)),
         keras=keras,
@@ -112,62 +112,64 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment_needed=runs.needed(),
         environment_complete=complete,
         saves=tuple(saves(code)),
-        torch=torch_use(code, flags.flags),
+        torch=torch_use(code, collector.flags),
         mounts=tuple(mounts(code)),
-        path_uses=tuple(path_uses(code, flags.flags)),
+        path_uses=tuple(path_uses(code, collector.flags)),
         names_gcsfs=names_gcsfs(code, tree),
         watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
         imports=followed.imports,
-        defects=tuple(defects(code, runs, flags)),
+        defects=tuple(defects(code, runs, collector)),
         problems=followed.problems,
     )
 
 
 def _collect(code: Code) -> Collector:
     """Return the flags declared anywhere in the modules of `code`."""
-    found = Collector(code)
+    collector = Collector(code)
     for call in code.calls:
         library = _UNREAD.get(full_name(call.node.func, call.module))
         # checked by the full name, so that an import under another name is seen, and a function of the same last name
         # is not
         if library is not None:
-            found.parsers.add(library)
-            found.handled_calls.add(id(call))
-            found.skip(call, f"flags made by {library} are not read")
+            collector.parsers.add(library)
+            collector.handled_calls.add(id(call))
+            collector.skip(call, f"flags made by {library} are not read")
             # lightning 2.6: a LightningCLI that runs wants one of these first
             if (
                 last_name(call.node.func) == "LightningCLI"
                 and "run" not in call.keywords
                 and "args" not in call.keywords
             ):
-                found.commands |= dict.fromkeys(("fit", "validate", "test", "predict"))
-                found.command_required = True
+                collector.commands |= dict.fromkeys(("fit", "validate", "test", "predict"))
+                collector.command_required = True
     for node, _, module in code.each(ast.ClassDef):
         for base in node.bases:
             library = _UNREAD.get(full_name(base, module))
             if library is not None:
-                found.parsers.add(library)
-                found.unread.append(SourceProblem(f"flags made by {library} are not read", module.file, base.lineno))
+                collector.parsers.add(library)
+                collector.unread.append(
+                    SourceProblem(f"flags made by {library} are not read", module.file, base.lineno)
+                )
     # a settings class of pydantic reads the command line only if it is told to
     for keyword, _, module in code.each(ast.keyword):
         off = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
         if keyword.arg in {"cli_parse_args", "_cli_parse_args"} and not off:
-            found.parsers.add("pydantic_settings")
+            collector.parsers.add("pydantic_settings")
             problem = SourceProblem("flags made by pydantic_settings are not read", module.file, keyword.value.lineno)
-            found.unread.append(problem)
+            collector.unread.append(problem)
     for read_library in LIBRARIES:
-        read_library(found)
+        read_library(collector)
     for module in code.modules:
-        _argv(found, module)
+        _argv(collector, module)
     files = [module.file for module in code.modules]
     # in the order of the source, whichever reader found them: messages name the first
-    found.flags = sorted(found.flags, key=lambda flag: (files.index(flag.file), flag.line))
-    return found
+    collector.flags = sorted(collector.flags, key=lambda flag: (files.index(flag.file), flag.line))
+    return collector
 
 
-def _argv(found: Collector, module: Module) -> None:
+def _argv(collector: Collector, module: Module) -> None:
     """Note that a trainer that reads `sys.argv` itself may take anything, unless it only hands it to a parser."""
     handed = {
         id(argument)
@@ -181,5 +183,5 @@ def _argv(found: Collector, module: Module) -> None:
             handed.add(id(item.value))  # sys.argv[0] is the program's name
     for node, _ in module.each(ast.Attribute):
         if full_name(node, module) == "sys.argv" and id(node) not in handed:
-            found.unread.append(SourceProblem("sys.argv is read by hand", module.file, node.lineno))
-            found.parsers.add("sys.argv")
+            collector.unread.append(SourceProblem("sys.argv is read by hand", module.file, node.lineno))
+            collector.parsers.add("sys.argv")

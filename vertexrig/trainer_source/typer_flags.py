@@ -12,34 +12,34 @@ from vertexrig.trainer_source.modules import Module, full_name, last_name, plain
 from vertexrig.trainer_source.trainer_model import Flag
 
 
-def _click_settings(found: Collector, settings: Iterable[tuple[str | None, ast.expr]]) -> None:
+def _click_settings(collector: Collector, settings: Iterable[tuple[str | None, ast.expr]]) -> None:
     for key, value in settings:
         if key == "ignore_unknown_options" and isinstance(value, ast.Constant):
-            found.tolerates_unknown |= value.value is True
+            collector.tolerates_unknown |= value.value is True
 
 
-def read(found: Collector) -> None:
-    for module in found.code.modules:
-        _module(found, module)
+def read(collector: Collector) -> None:
+    for module in collector.code.modules:
+        _module(collector, module)
 
 
-def _module(found: Collector, module: Module) -> None:
+def _module(collector: Collector, module: Module) -> None:
     """Collect the parameters of functions that `typer.run` gets or that are commands of a `typer.Typer`: each is a flag."""
     for settings, _ in module.each(ast.Dict):
-        _click_settings(found, zip(map(plain_text, settings.keys), settings.values, strict=True))
+        _click_settings(collector, zip(map(plain_text, settings.keys), settings.values, strict=True))
     for call in module.calls:
         if last_name(call.node.func) == "dict":
-            _click_settings(found, call.keywords.items())
+            _click_settings(collector, call.keywords.items())
     if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
         return
-    found.parsers.add("typer")
+    collector.parsers.add("typer")
     commands = _app_commands(module)
     # typer stops without a command unless the app or its callback says otherwise
     stops = all(word.arg != "invoke_without_command" for call in module.calls for word in call.node.keywords)
     for paths in commands.values():
         for path in paths or ():
-            found.commands[path] = None
-            found.command_required |= stops
+            collector.commands[path] = None
+            collector.command_required |= stops
     for name, node in module.definitions.items():
         if isinstance(node, ast.ClassDef):
             continue
@@ -54,15 +54,15 @@ def _module(found: Collector, module: Module) -> None:
         )
         if decorated or run:
             own = commands.get(name, ())
-            found.flags += (
+            collector.flags += (
                 replace(flag, commands=own, required=flag.required and own is not None)
-                for flag in _flags(found, node, module)
+                for flag in _flags(collector, node, module)
             )
 
 
-def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
+def _flags(collector: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
     annotations = {arg.arg: arg.annotation for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
-    for item in parameters(node, module, found.code):
+    for item in parameters(node, module, collector.code):
         if _is_context(annotations[item.name]):
             continue
         marker, value = _marker(annotations[item.name], item.default)

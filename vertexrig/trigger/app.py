@@ -111,7 +111,7 @@ class Trigger:
         caller_overrides.check_rules(loaded)
         project = loaded.project
         if not project.bucket:
-            raise loaded.error("bucket is needed: claims and packages are kept there")
+            raise loaded.error_at("bucket is needed: claims and packages are kept there")
         self.loaded, self.log = loaded, log
         self._unwritten: deque[Delivery] = deque(maxlen=100)
         vertex = vertex or Vertex(project.project, project.region)

@@ -212,8 +212,8 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     """
     project = loaded.project
     if not project.bucket:
-        raise loaded.error("bucket is needed: claims and packages are kept there")
-    registry = registry_steps(loaded) if BUILD in project.images else []
+        raise loaded.error_at("bucket is needed: claims and packages are kept there")
+    registry = registry_steps(loaded) if BUILD in project.image_names else []
     # in this order: a role needs its identity, the function its roles, the callers the function
     return [
         *_identities(project),
@@ -438,7 +438,7 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     project, trigger = loaded.project, loaded.project.trigger
     minor = re.fullmatch(r"python3([0-9]+)", trigger.runtime)
     if minor is None or int(minor[1]) < 12:
-        raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
+        raise loaded.error_at(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
     # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     # the one who runs the command chooses the callers

@@ -188,7 +188,7 @@ def check_bucket(subject: Subject) -> Iterator[Result]:
 def check_images(subject: Subject) -> Iterator[Result]:
     """Yield the trainer's own images: their repository, and the images that the jobs run as the sources are now."""
     loaded = subject.loaded
-    if BUILD not in loaded.project.images or images.is_local():
+    if BUILD not in loaded.project.image_names or images.is_local():
         return
     from vertexrig.package.image import repository
 
@@ -202,7 +202,7 @@ def check_images(subject: Subject) -> Iterator[Result]:
     known: set[str] = set()
     for name in loaded.project.jobs:
         try:
-            uris = set(workspace.renderer.view(name).images.values()) - known
+            uris = set(workspace.renderer.view(name).own_images.values()) - known
         except VertexrigError as error:
             yield Result("image", "error", str(error))
             continue
@@ -251,7 +251,7 @@ def check_roles(subject: Subject) -> Iterator[Result]:
     if is_loopback(subject.vertex.rest.url):
         yield Result("roles", "unknown", "the local Vertex has no identities: nobody is refused there")
         return
-    wanted = [*deploy.grants(project), *(deploy.pulls(subject.loaded) if BUILD in project.images else [])]
+    wanted = [*deploy.grants(project), *(deploy.pulls(subject.loaded) if BUILD in project.image_names else [])]
     wanted += [deploy.invoker(project, name) for name in deploy.functions(project)]
     policies = dict[tuple[str, ...], str | None]()
     for grant in wanted:

@@ -22,7 +22,7 @@ def impossible(loaded: Loaded) -> dict[str, ConfigError]:
         for index, step in enumerate(schedule.steps):
             wrong = _no_comparison(loaded, schedule, step) if isinstance(step, RegisterStep) else ""
             if wrong:
-                found[name] = loaded.error(wrong, "schedules", name, "then", index)
+                found[name] = loaded.error_at(wrong, "schedules", name, "then", index)
     return found
 
 
@@ -66,7 +66,7 @@ def clocks(loaded: Loaded) -> list[Finding]:
             what = "comes twice on" if twice else "does not exist on"
             seen.setdefault(twice, f"{local:%H:%M} {schedule.time_zone} {what} {local:%Y-%m-%d}")
         if seen:
-            one = loaded.error("", "schedules", name, "cron")
+            one = loaded.error_at("", "schedules", name, "cron")
             fix = "choose a time that clocks do not skip or repeat, or time_zone: Etc/UTC"
             text = f"{' and '.join(seen.values())}, when clocks change. {cron.CLOCKS}"
             found.append(

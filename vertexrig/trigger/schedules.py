@@ -81,7 +81,7 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     caller_overrides.check_rules(loaded)
     project = loaded.project
     if project.schedules and not url(loaded):
-        raise loaded.error("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
+        raise loaded.error_at("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
     found = {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
     if ticks(loaded):
         found[job_id(loaded, TICK)] = _tick(loaded)
@@ -137,7 +137,7 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
             continue
         wrong = _refusal(workspace, schedule)
         if wrong:
-            found[name] = loaded.error(f"{schedule.run} would be refused when it fires: {wrong}", "schedules", name)
+            found[name] = loaded.error_at(f"{schedule.run} would be refused when it fires: {wrong}", "schedules", name)
             continue
         try:
             promotion.check(plain, name)
@@ -209,7 +209,7 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
     waits = _waits(config)
     if outlasted(waits) < 1:
         total = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s after" if waits else "with"
-        raise loaded.error(
+        raise loaded.error_at(
             f"the retries end {total} the first delivery, and a delivery that died keeps its claim for {LEASE_S:g} s, with a "
             f"margin {FREE_AFTER_S:g} s: the run would be lost. Raise retry_count or min_backoff_duration; the default, "
             "3 retries from 30s on, outlasts it twice",
@@ -248,7 +248,7 @@ def _words(loaded: Loaded, line: str, zone: str, *path: str) -> str:
         cron.next_runs(line, zone, 1)
         return cron.words(line)
     except cron.ScheduleError as error:
-        raise loaded.error(str(error), *path, *((error.key,) if path[0] == "schedules" else ())) from None
+        raise loaded.error_at(str(error), *path, *((error.key,) if path[0] == "schedules" else ())) from None
 
 
 def _resource(loaded: Loaded, name: str) -> str:

@@ -67,8 +67,8 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         UsageError: The folder holds something else, or the tool's files are not complete.
     """
     caller_overrides.check_rules(loaded)
-    if PREBUILT in loaded.project.images and not loaded.project.trainer.build.framework:
-        raise loaded.error(
+    if PREBUILT in loaded.project.image_names and not loaded.project.trainer.build.framework:
+        raise loaded.error_at(
             "an image is `prebuilt`, and the function has no trainer to tell the framework by: name it, such as "
             "build: {framework: tf}",
             "trainer",

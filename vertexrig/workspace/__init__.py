@@ -190,7 +190,7 @@ class Workspace:
             for key in ("wait", "retry_for"):
                 if getattr(entry, key) is not None:
                     group = "sweeps" if name in self.loaded.project.sweeps else "jobs"
-                    raise self.loaded.error(f"{key} is about candidates: list some, or remove it", group, name, key)
+                    raise self.loaded.error_at(f"{key} is about candidates: list some, or remove it", group, name, key)
             return [first]
         from vertexrig.project import candidates  # few jobs have them
 
@@ -216,7 +216,7 @@ class Workspace:
 
     def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
         """Yield (program path, `Fit`) for each package of the trainer that a pool installs: how its requirements fit the pool's image."""
-        packages = view.packages if view is not None and self._uploaded is None else {}
+        packages = view.own_packages if view is not None and self._uploaded is None else {}
         for tf_version, uri in packages.items():
             pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
             trainer = self.trainer(pool.module) if pool is not None else None
@@ -231,8 +231,8 @@ class Workspace:
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return the rendered YAML, read strictly; its findings have lines of the YAML."""
-        # foreign=False: this text has no placeholders left to fill in, so `${X}` in it is a value
-        return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False)
+        # this text has no placeholders left to fill in, so `${X}` in it is a value
+        return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the trainer of `--trainer`, otherwise the project's, with `module` as its entry; None if its folder is not there."""
@@ -276,8 +276,7 @@ class Workspace:
         """Return the trainer that a document runs.
 
         A trainer that was named (`--trainer`) is used for every document, or the result says why not. The project's own trainer is used only for a document
-        that runs it: by a module, an image that the project builds, an image whose Dockerfile is here or that `local.images`
-        names, or `custom_image`.
+        that runs it: by a module, an image that the project builds, an image that `local.images` names, or `custom_image`.
         """
         project, named = self.loaded.project, self._named_trainer is not None
         modules = {pool.module for pool in document.pools if pool.module}
@@ -356,15 +355,15 @@ class Workspace:
         from vertexrig.workspace.source_keys import SourceKeys, in_keys
 
         view = rendered.view
-        keys = SourceKeys(self.loaded, view, document)
+        finder = SourceKeys(self.loaded, view, document)
         args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
 
         def in_file(finding: Finding) -> Finding:
-            key, edits = keys.find(finding.path), tuple(map(keys.edit, finding.edits))
-            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `keys` looks
+            key, edits = finder.find(finding.path), tuple(map(finder.edit, finding.edits))
+            if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `finder` looks
                 key = _PROJECT_KEYS[finding.id]
                 edits = tuple(replace(one, location=self.loaded.origins.path_in_file(key)) for one in finding.edits)
-            origin = self.loaded.origin(key) or self.loaded.origin(view.key)
+            origin = self.loaded.origins.of(key) or self.loaded.origins.of(view.entry_path)
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
@@ -398,14 +397,14 @@ class Workspace:
         for path, silence in groups:
             for rule in silence:
                 if rule not in known:
-                    raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
+                    raise self.loaded.error_at(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
         return frozenset(rule for _, silence in groups for rule in silence)
 
 
 def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
     """Return the images of the project's own trainer that a document names, by URI."""
     trainer = loaded.project.trainer
-    if BUILD not in loaded.project.images:
+    if BUILD not in loaded.project.image_names:
         return {}
     # imported here: a project that has only prebuilt images does not load these modules
     from vertexrig.package.image import describe_image, patterns

@@ -60,7 +60,9 @@ class SourceKeys:
             ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
         }
         outside |= {("labels", name): ("labels", name) for name in self.view.labels}
-        return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
+        return found | {
+            path: self.view.source_keys[key] for path, key in outside.items() if key in self.view.source_keys
+        }
 
     @cached_property
     def _below(self) -> Mapping[FileKey, list[FileKey]]:
@@ -123,24 +125,24 @@ class SourceKeys:
                 id_, study = ("metricId" if listed == "metrics" else "parameterId"), view.sweep.study
                 name = self.document.data["studySpec"][listed][index].get(id_, "")
                 if study is None:  # a grid, whose template makes the study
-                    return (*view.key, "metrics" if listed == "metrics" else "over", name)
+                    return (*view.entry_path, "metrics" if listed == "metrics" else "over", name)
                 # what is written `{accuracy: MAXIMIZE}`, and an id, are the key itself
                 short = rest == [id_] or (listed == "metrics" and isinstance(study.metrics.get(name), str))
-                return (*view.key, "study", listed, name, *(() if short else _snake(rest)))
+                return (*view.entry_path, "study", listed, name, *(() if short else _snake(rest)))
             case ("studySpec", *rest):
-                return (*view.key, "study", *_snake(rest))
-        return (*view.key, *_snake(path))
+                return (*view.entry_path, "study", *_snake(rest))
+        return (*view.entry_path, *_snake(path))
 
     def _key_of_job(self, path: FileKey) -> FileKey:
         match path:
             case ("workerPoolSpecs", int(index), *rest):
                 return self._key_of_pool(index, tuple(rest[1:] if rest[0] in _FLAT else rest))
             case ("scheduling", *rest):
-                return (*self.view.job_key, *_snake(rest))
+                return (*self.view.job_path, *_snake(rest))
         inner = _snake(path)
-        if inner[:1] in self.view.keys:
-            return self.view.keys[inner[:1]]
-        return (*self.view.job_key, *inner)
+        if inner[:1] in self.view.source_keys:
+            return self.view.source_keys[inner[:1]]
+        return (*self.view.job_path, *inner)
 
     def _key_of_pool(self, index: int, path: FileKey) -> FileKey:
         roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
@@ -149,26 +151,26 @@ class SourceKeys:
             return ()
         inner = _snake(path)
         match inner:
-            case ("container_spec" | "python_package_spec", *program):
-                words = self.document.pools[index].data[str(path[0])]
-                match program:
+            case ("container_spec" | "python_package_spec", *rest):
+                program = self.document.pools[index].program
+                match rest:
                     case ("args", int(number)):
-                        word = words["args"][number]
+                        word = program["args"][number]
                         if word not in pool.args:
                             return ()  # the template's own
                         same = pool.args[number : number + 1] == (word,)
                         inner = ("args", number if same else pool.args.index(word))
                     case ("env", int(number), *_):
-                        inner = ("env", words["env"][number].get("name"))
+                        inner = ("env", program["env"][number].get("name"))
                     case ("command", int(number)):
                         # a template puts what starts the command before it
-                        inner = ("command", number - len(words["command"]) + len(pool.command))
+                        inner = ("command", number - len(program["command"]) + len(pool.command))
                     case ("image_uri" | "executor_image_uri",):
                         inner = ("image_uri",)
                     case _:
-                        inner = tuple(program)
-                return pool.keys.get(inner, ())
-        key = pool.keys.get(inner[:1])
+                        inner = tuple(rest)
+                return pool.source_keys.get(inner, ())
+        key = pool.source_keys.get(inner[:1])
         return (*key, *inner[1:]) if key else ()
 
 
@@ -244,4 +246,4 @@ def in_keys(fix: str) -> str:
 @cache
 def _fields() -> frozenset[str]:
     """Return the API's names of the file's keys: a trainer's own names, such as a metric valAccuracy, stay as they are."""
-    return frozenset(camel(name) for cls in places() for name in typed.hints(cls))
+    return frozenset(camel(name) for cls in places() for name in typed.keys(cls))

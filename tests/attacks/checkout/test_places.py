@@ -24,7 +24,7 @@ def test_outputs_stay_below_the_folder(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=str(own / name)):
             files.write_text(own / name, "x", below=own)
         with pytest.raises(UsageError):
-            files.output(own, name)
+            files.must_stay(own / name, own)
     files.write_text(own / "inner/deep/x", "text", below=own)
     assert (own / "other/deep/x").read_text() == "text" and list(outside.iterdir()) == []
     assert [path.name for path in (own / "other/deep").iterdir()] == ["x"]

@@ -134,7 +134,7 @@ DOCUMENTS: dict[str, Any] = {
 def again(text: str, name: str, file: Path) -> tuple[dict[str, Any], Any]:
     """What a project file renders a job to: its canonical data, and its view."""
     rendered = Workspace(config.loads(text, file=file)).renderer.render(name)
-    return spec.parse(rendered.text, kind=rendered.view.kind, foreign=False).data, rendered.view
+    return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False).data, rendered.view
 
 
 def renders_to_itself(name: str, file: Path) -> None:

@@ -64,7 +64,7 @@ def test_pools_come_from_flags_only_where_a_file_is_given_to_gcloud() -> None:
     file = "scheduling: {timeout: 60s}\n"
     documents = [
         spec.parse(file, file="job.yaml"),
-        spec.parse(file, file="vertexrig.yaml", foreign=False),
+        spec.parse(file, file="vertexrig.yaml", for_gcloud=False),
         spec.parse(f"jobSpec: {{{file.strip()}}}\n", file="job.yaml"),
     ]
     found = [one for document in documents for one in check(document, Context(load())) if one.id == "pools-missing"]

@@ -165,4 +165,4 @@ def test_what_has_been_rendered_is_taken_as_it_is() -> None:
     """A REST body, and a job of a project file, may hold `${X}`: it is a value there, and a wrong one is an error."""
     data = {"workerPoolSpecs": [{"machineSpec": {"acceleratorType": "${X}"}, "containerSpec": {"args": ["${X}"]}}]}
     assert [finding.id for finding in spec.from_data(data).findings] == ["unknown-enum-value"]
-    assert not spec.parse(edited("cpu", {f"{C0}.args": ["${X}"]}), foreign=False).findings
+    assert not spec.parse(edited("cpu", {f"{C0}.args": ["${X}"]}), for_gcloud=False).findings

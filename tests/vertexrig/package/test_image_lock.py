@@ -134,7 +134,7 @@ def test_this_repository_s_locks_are_current_and_its_jobs_without_complaint() ->
         # TPUs need a quota that a new project has not, which the warning says how to get
         assert [finding.id for finding in loud] == (["quota-zero"] * 2 if name == "tpu" else []), name
         assert all(finding.fix for finding in loud)
-        kinds |= set(workspace.renderer.view(name).images)
+        kinds |= set(workspace.renderer.view(name).own_images)
     assert kinds == set(KINDS)
     wheel = locking.wheel_of(loaded).wheel
     assert wheel is not None

@@ -302,17 +302,17 @@ def test_the_tf_keras_line_is_rewritten(tmp_path: Path, line: str, expected: str
     folder = small(tmp_path / "f")
     written = f"numpy\r\n{line}\r\n".encode()
     (folder / "requirements.txt").write_bytes(written)
-    staged = gather(folder, "2.17").rewritten.get("requirements.txt", written)
+    staged = gather(folder, "2.17").new_bytes.get("requirements.txt", written)
     assert staged == f"numpy\r\n{expected}\r\n".encode()
 
 
 def test_requirements_inside_setup_py_and_setup_cfg_are_rewritten(tmp_path: Path) -> None:
     """A tf-keras written into setup() or into setup.cfg is held as well."""
     setup = SETUP.format(more=", install_requires=['é', 'tf-keras', 'cloudml-hypertune']")
-    found = gather(small(tmp_path / "f", setup=setup), "2.16").rewritten["setup.py"]
+    found = gather(small(tmp_path / "f", setup=setup), "2.16").new_bytes["setup.py"]
     assert "'é', 'tf-keras~=2.16.0', 'cloudml-hypertune'" in found.decode()
     cfg = {"setup.cfg": "[options]\ninstall_requires =\n    tf-keras\n    numpy\n"}
-    assert b"tf-keras~=2.16.0" in gather(small(tmp_path / "g", files=cfg), "2.16").rewritten["setup.cfg"]
+    assert b"tf-keras~=2.16.0" in gather(small(tmp_path / "g", files=cfg), "2.16").new_bytes["setup.cfg"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_requirements_beside_a_script_hold_without_what_the_image_brings(tmp_pat
     folder = lay_out(tmp_path, {"train.py": "import nltk\n", "requirements.txt": text})
     found = gather(folder / "train.py", "2.17")
     assert [(one.name, one.pin) for one in found.requirements] == [("tf-keras", ""), ("nltk", ">=3")]
-    assert b"install_requires = \n\ttf-keras~=2.17.0\n\tnltk>=3\n" in found.rewritten["setup.cfg"]
+    assert b"install_requires = \n\ttf-keras~=2.17.0\n\tnltk>=3\n" in found.new_bytes["setup.cfg"]
     assert found.warnings == ("requirements.txt:3: tensorflow==2.19.0 is left out: the image brings its own",)
 
 

@@ -212,7 +212,7 @@ def test_a_requirement_from_a_url_is_known(tmp_path: Path, line: str, name: str,
     """Its name is read, and one named by #egg= gets the form that install_requires takes."""
     found = gather(lay_out(tmp_path / "f", {"setup.py": PLAIN, "requirements.txt": f"{line}\n", **APP}), "2.17")
     assert [item.name for item in found.requirements] == [name]
-    assert found.rewritten.get("requirements.txt", b"").decode().strip() == (staged or "")
+    assert found.new_bytes.get("requirements.txt", b"").decode().strip() == (staged or "")
 
 
 def test_modules_of_requirements_from_urls_are_declared(tmp_path: Path) -> None:

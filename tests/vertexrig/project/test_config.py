@@ -313,8 +313,8 @@ def test_lines_follow_the_items_of_a_list() -> None:
     loaded = load(text, "args.2=--last", "args.0-", target="listed")
     assert loaded.project.jobs["listed"].args == ("--two", "--last")
     line = next(number for number, row in enumerate(text.splitlines(), 1) if "--two" in row)
-    assert loaded.origin(("jobs", "listed", "args", 0)) == line
-    assert loaded.origin(("jobs", "listed", "args", 1)) == "args.2=--last"
+    assert loaded.origins.of(("jobs", "listed", "args", 0)) == line
+    assert loaded.origins.of(("jobs", "listed", "args", 1)) == "args.2=--last"
     wrong = text.replace("--two", "[--two]")
     with pytest.raises(ConfigError, match=rf":{line}: jobs.listed.args\[0\]"):
         load(wrong, "args.0-", target="listed")

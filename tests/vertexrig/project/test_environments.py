@@ -92,12 +92,16 @@ def test_keys_are_merged_lists_replaced_and_null_removes() -> None:
 def test_positions_and_names_are_those_of_the_environment() -> None:
     """Errors, findings and their fixes point at the key inside the environment, and at the file for what only it gives."""
     prod = load("prod")
-    assert (prod.origin(("bucket",)), prod.origin(("region",)), prod.origin(("jobs", "cpu", "timeout"))) == (14, 1, 4)
+    assert (
+        prod.origins.of(("bucket",)),
+        prod.origins.of(("region",)),
+        prod.origins.of(("jobs", "cpu", "timeout")),
+    ) == (14, 1, 4)
     assert prod.origins.path_in_file(("bucket",)) == ("environments", "prod", "bucket") and prod.origins.path_in_file(
         ("region",)
     ) == ("region",)
-    assert prod.origin(("jobs", "cpu", "package_uris", 0)) == 20
-    assert load("dev").origin(("schedules", "nightly", "run")) == 11  # the null that removes it
+    assert prod.origins.of(("jobs", "cpu", "package_uris", 0)) == 20
+    assert load("dev").origins.of(("schedules", "nightly", "run")) == 11  # the null that removes it
     wrong = next(one for one in Workspace(prod).prepare("cpu").findings if one.id == "machine-unknown")
     assert wrong.line == 18
     assert wrong.edits[0].location == ("environments", "prod", "jobs", "cpu", "machine_type")

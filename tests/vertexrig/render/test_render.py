@@ -112,7 +112,7 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
 def test_rendered_jobs_read_strictly_and_alike_everywhere(name: str) -> None:
     """What is rendered gives no finding in the strict reading, is Google's message, and PyYAML reads it the same."""
     rendered = RENDERER.render(name)
-    document = spec.parse(rendered.text, foreign=False)
+    document = spec.parse(rendered.text, for_gcloud=False)
     assert document.findings == () and document.kind == rendered.view.kind
     messages.to_message(document.kind, document.data)
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
@@ -189,7 +189,7 @@ def _hostile(value: str) -> tuple[dict[str, Any], spec.Document]:
     loaded = config.loads(text, file=Path("v.yaml"), environ={})
     rendered = render.Renderer(loaded, load()).render("s")
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
-    return data, spec.parse(rendered.text, foreign=False)
+    return data, spec.parse(rendered.text, for_gcloud=False)
 
 
 def _check_round_trip(value: str) -> None:
@@ -377,7 +377,7 @@ def test_a_reduction_server_has_no_keys_of_the_jobs_arguments() -> None:
     """Its arguments come from its own keys or are none; the workers inherit those of the job, with their keys."""
     job = "machine_type: n1-standard-8, args: {epochs: 1}, worker: {}, reduction_server: {}"
     pools = project(f"jobs: {{c: {{topology: multi-worker, {job}}}}}").view("c").pools
-    found = {role: pool.keys.get(("args", 0)) for role, pool in pools.items() if pool is not None}
+    found = {role: pool.source_keys.get(("args", 0)) for role, pool in pools.items() if pool is not None}
     own = ("jobs", "c", "args", "epochs")
     assert found == {"chief": own, "worker": own, "reduction_server": None}
 

@@ -263,7 +263,7 @@ def test_any_data_is_read_and_what_is_kept_is_a_message(data: Any, kind: spec.Ki
 def test_yaml_and_data_are_read_alike(data: Any) -> None:
     """Data written as YAML and read from it gives the same canonical data as the data itself."""
     text = yaml.safe_dump(data)
-    read = spec.parse(text, kind="CustomJobSpec", foreign=False)
+    read = spec.parse(text, kind="CustomJobSpec", for_gcloud=False)
     assert read.data == spec.from_data(data, kind="CustomJobSpec").data
 
 

@@ -53,7 +53,7 @@ sweeps:
 
 def rendered(text: str, name: str) -> spec.Document:
     made = Workspace(config.loads(text, file=FILE)).renderer.render(name)
-    return spec.parse(made.text, kind=made.view.kind, foreign=False)
+    return spec.parse(made.text, kind=made.view.kind, for_gcloud=False)
 
 
 def meant(document: spec.Document) -> tuple[Any, Any]:
@@ -94,7 +94,7 @@ def test_what_is_zero_empty_or_false_goes_through(
     job = described(before)
     assert trials.study_spec(job) == before.study
     again = reproduction(RemoteJob(job), project="my-project", again="").yaml
-    assert meant(spec.parse(again, kind="HyperparameterTuningJob", foreign=False)) == meant(before)
+    assert meant(spec.parse(again, kind="HyperparameterTuningJob", for_gcloud=False)) == meant(before)
     pulled = pull.pulled(pull.wanted(pull.resource(json.dumps(job), "j"), "j"), "pulled", "", FILE)
     assert meant(rendered(pulled.text, "pulled")) == meant(before)
     brought = convert.convert(again, "j.yaml")

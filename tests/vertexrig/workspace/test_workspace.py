@@ -201,7 +201,9 @@ POOL = "workerPoolSpecs[{}].pythonPackageSpec"
 def test_a_value_comes_from_the_key_that_gives_it(name: str, path: str, line: int) -> None:
     """Each value of a rendered job leads to the line of the project file that it was made of, whatever its key is called."""
     loaded = config.loads(POSITIONS, file=Path("vertexrig.yaml"), environ={})
-    found = loaded.origin(keys(loaded, name).find(path)) or loaded.origin(("jobs" if name == "j" else "sweeps", name))
+    found = loaded.origins.of(keys(loaded, name).find(path)) or loaded.origins.of(
+        ("jobs" if name == "j" else "sweeps", name)
+    )
     assert found == line
 
 
@@ -220,7 +222,7 @@ def test_the_display_name_of_a_sweep_is_its_own() -> None:
     """A sweep without a display name does not take that of its job, so no key of the file gives it."""
     text = "jobs: {j: {machine_type: n1-standard-4, timeout: 60s, display_name: other}}\nsweeps: {s: {job: j, "
     prepared = workspace(text + STUDY.removesuffix("}\n") + "}\n").prepare("s")
-    assert prepared.view.display_name != "other" and ("display_name",) not in prepared.view.keys
+    assert prepared.view.display_name != "other" and ("display_name",) not in prepared.view.source_keys
 
 
 def test_requirements_are_those_of_the_trainer_that_is_checked(tmp_path: Path) -> None:
@@ -247,8 +249,8 @@ def test_a_value_comes_from_the_override_that_gives_it() -> None:
         POSITIONS, file=Path("vertexrig.yaml"), environ={}, target="j", overrides=["args.rate=3", "worker.replica_count=4"]
     )  # fmt: skip
     found = keys(loaded, "j")
-    assert loaded.origin(found.find(f"{POOL.format(0)}.args[0]")) == "args.rate=3"
-    assert loaded.origin(found.find("workerPoolSpecs[1].replicaCount")) == "worker.replica_count=4"
+    assert loaded.origins.of(found.find(f"{POOL.format(0)}.args[0]")) == "args.rate=3"
+    assert loaded.origins.of(found.find("workerPoolSpecs[1].replicaCount")) == "worker.replica_count=4"
 
 
 OF_THE_TEMPLATE = re.compile(
@@ -271,7 +273,7 @@ def test_every_value_has_a_key_or_is_of_the_template(file: Path) -> None:
         given, rest = set(), set()
         for path in leaves(found.document.data):
             (given if path in found.keys else rest).add(path)
-        assert given and all(loaded.origin(found.keys[path]) for path in given), name
+        assert given and all(loaded.origins.of(found.keys[path]) for path in given), name
         assert {path for path in map(dotted, rest) if not OF_THE_TEMPLATE.search(path)} == set(), name
 
 
