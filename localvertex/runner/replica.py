@@ -59,7 +59,7 @@ def replica_command(
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     metrics = str(job_files.metric_file(root, options.job_id, one.name))
-    set_by_service = _service_variables(one, pool, replicas, spec, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
+    set_by_service = _service_variables(one, replicas, spec, options) | {"CLOUD_ML_HP_METRIC_FILE": metrics}
     # The job's own come after the service's, to which their `$(NAME)` may refer.
     variables = set_by_service | cluster.own_environment(pool.env, set_by_service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
@@ -69,6 +69,9 @@ def replica_command(
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
         for name, value in variables.items()
     }
+    # Not one of `variables`: on the service, `$(TRAINER_VIRTUAL_DEVICES)` stays as it is.
+    if devices := environment.virtual_devices(pool):
+        mapped.setdefault("TRAINER_VIRTUAL_DEVICES", str(devices))
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
     mark_value = f"{options.job_id}/{one.name}/"
     mark = f"{MARK}={mark_value}"
@@ -157,7 +160,7 @@ def startup_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _service_variables(
-    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], spec: Mapping[str, Any], options: RunOptions
+    one: cluster.Replica, replicas: Sequence[cluster.Replica], spec: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
     """Return the variables that the service sets."""
     # A trial has the id of its tuning job (a course's trials write to one folder of that name, index id 3894846042).
@@ -169,7 +172,4 @@ def _service_variables(
         host, _, port = other.address.rpartition(":")
         name = f"CMLE_TRAINING_WORKERPOOL{other.pool}_{options.job_id}_{other.index}_SERVICE"
         found |= {f"{name}_HOST": host, f"{name}_PORT": port, f"{name}_PORT_TF_PORT": port}
-    devices = environment.virtual_devices(pool)
-    if devices:
-        found["TRAINER_VIRTUAL_DEVICES"] = str(devices)
     return found

@@ -511,10 +511,12 @@ def test_lines_carry_severity_and_data() -> None:
 
 @pytest.mark.whole
 def test_accelerators_are_stood_in_for(root: Path) -> None:
-    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
-    gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)
-    result, lines = ran(root, gpus)
-    assert result.succeeded and output(lines)[-1] == "4"
+    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so. Their variable is not one of
+    the service's, to which an argument may refer.
+    """
+    code, own = "print(os.environ['TRAINER_VIRTUAL_DEVICES'], *args)", "$(TRAINER_VIRTUAL_DEVICES)"
+    result, lines = ran(root, pool(code, own, acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4))
+    assert result.succeeded and output(lines)[-1] == f"4 {own}"
     assert "4 x NVIDIA_H100_80GB" in result.differences[0]
     service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
     assert all(f"Difference: {said}." in service for said in result.differences)
