@@ -122,8 +122,8 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if not done.succeeded:
-        if done.traceback and quiet:  # otherwise it was shown as it came
-            streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+        if done.quoted_output and quiet:  # otherwise it was shown as it came
+            streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
         if done.hint:
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
@@ -226,7 +226,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "name": done.name,
         "state": done.state,
         "run": done.run or None,
-        "traceback": done.traceback or None,
+        "traceback": done.quoted_output or None,
         "metrics": dict(done.metrics),
         "model": typed(done.model) if done.model else None,
         "model_empty": bool(done.models_empty),

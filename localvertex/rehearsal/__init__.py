@@ -203,7 +203,7 @@ class Recorder:
             run=self.run_id,
             metrics=metrics,
             failed_replica=failed.failed_replica if failed else "",
-            traceback=failed.traceback if failed else "",
+            quoted_output=failed.quoted_output if failed else "",
             hint=failed.hint if failed else "",
             differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
