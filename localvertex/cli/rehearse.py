@@ -47,7 +47,7 @@ DIGITS = 4  # of a parameter or metric
 @servers.pace_options
 @servers.fault_options
 @options.format_option("text", "json")
-@click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
+@click.option("--quiet", "-q", is_flag=True, help="Show states, trials and the summary, but no log lines.")
 def command(
     name: str,
     project: options.ProjectOptions,
@@ -122,9 +122,10 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if not done.succeeded:
-        if done.quoted_output and quiet:  # otherwise it was shown as it came
+        # Without --quiet, both were shown as they came.
+        if done.quoted_output and quiet:
             streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
-        if done.hint:
+        if done.hint and quiet:
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
@@ -135,7 +136,7 @@ def command(
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
-    """Return what prints the states, trials and lines of a rehearsal as they come; `quiet` leaves out what the replicas print."""
+    """Return what prints the states, trials and lines of a rehearsal as they come; `quiet` leaves out the lines."""
     from localvertex.jobs.manager import Watcher
 
     trial_of: dict[str, str] = {}
