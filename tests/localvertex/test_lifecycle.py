@@ -388,7 +388,9 @@ def test_the_last_frame_stays_where_the_error_is_long() -> None:
     assert words.endswith("\n".join(stderr[2:])) and words.count("  [...]\n") == 1
 
 
-@pytest.mark.parametrize(("state", "settings"), [(states.PENDING, {"fresh": 60}), (states.QUEUED, {"queued": 60})])
+@pytest.mark.parametrize(
+    ("state", "settings"), [(states.PENDING, {"pending_for": 60}), (states.QUEUED, {"queued_for": 60})]
+)
 def test_a_job_of_a_client_is_pending_and_then_queued_for_a_moment(
     tmp_path: Path, state: str, settings: dict[str, float]
 ) -> None:
