@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 
 from localvertex.cli import servers
 from localvertex.cli.run import unwinding
 from localvertex.front.control import add_fault, call, env
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.project_settings import settings_of_project
-from localvertex.rehearsal import Recorder
+from localvertex.rehearsal import Recorder, refuse_errors
 from localvertex.server import running
 from vertexrig.cli import candidates, remote
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.errors import FindingsError
 from vertexrig.project import run_ids
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.triggered import Budget
@@ -58,16 +56,15 @@ def rehearse(
     """
     loaded = workspace.loaded
     every = workspace.prepare_candidates(name)
-    wrong = next((one for one in every if not one.ok), None)
-    if wrong is not None:
-        raise FindingsError(
-            f"{name} would fail: {wrong.first_error}; `{workspace.command_line('check', name)}` shows all"
-        )
+    for one in every:
+        refuse_errors(one, workspace)
     faults.parsed()  # before anything starts
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
     gs_paths = loaded.project.local.gs_paths or "mapped"
-    settings = settings_of_project(loaded, root, gs_paths=gs_paths, engine=engine, seed=seed, **asdict(pace))
+    settings = settings_of_project(
+        loaded, root, gs_paths=gs_paths, engine=engine, seed=seed, pace=pace.pace, speed=pace.speed
+    )
     recorder = Recorder(name, root, watcher, states=False)  # `candidates.follow` shows them
     with unwinding(), running(settings, watcher=recorder.watcher) as here:
         for one in every:

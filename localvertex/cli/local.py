@@ -98,7 +98,7 @@ class UpOptions:
 def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     """Start the server on 127.0.0.1. To stop it, press Ctrl-C or use `vertexrig local down`."""
     from localvertex.jobs.project_settings import settings_of_project  # 130 ms, which other verbs save
-    from localvertex.jobs.settings import FRESH_S, QUEUED_S
+    from localvertex.jobs.settings import PENDING_FOR_S, QUEUED_FOR_S
 
     loaded, folder = where.project()
     servers.bind_or_ask(folder, adopt=asked.adopt)
@@ -118,8 +118,8 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
         checks=not asked.no_checks,
         faults=asked.faults.parsed(),
         at_least_twice=asked.at_least_twice,
-        fresh=FRESH_S,
-        queued=QUEUED_S,
+        pending_for=PENDING_FOR_S,
+        queued_for=QUEUED_FOR_S,
     )
     if not guard.KNOWS_USERS:
         streams.note(

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,7 +47,7 @@ DIGITS = 4  # of a parameter or metric
 @servers.pace_options
 @servers.fault_options
 @options.format_option("text", "json")
-@click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
+@click.option("--quiet", "-q", is_flag=True, help="Show states, trials and the summary, but no log lines.")
 def command(
     name: str,
     project: options.ProjectOptions,
@@ -74,14 +74,15 @@ def command(
     from localvertex.rehearsal import job_without_trials, prepare, rehearse  # 140 ms, and an extra
 
     workspace = project.workspace(name)
-    workspace_with_faults = workspace
+    limited = workspace
     if faults.texts and trials is not None:
         sweep = workspace.loaded.runnable(name)
         if not isinstance(sweep, Sweep):
             raise job_without_trials(name)
-        # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
+        # With faults, --trials becomes overrides, because each candidate is rendered anew and submitted. Without faults, `rehearse` limits
+        # what it runs, because `_next_steps` writes the YAML for Vertex AI. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
-        workspace_with_faults = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
+        limited = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
     watcher = _watcher(name, quiet)
     interrupted: list[int] = []
@@ -90,7 +91,7 @@ def command(
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
-            workspace_with_faults,
+            limited,
             name,
             faults,
             pace,
@@ -102,7 +103,7 @@ def command(
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
-            must_stay(prepared.file, workspace.loaded.folder)  # refused now: `_next_steps` writes it after the run
+            must_stay(prepared.yaml_file, workspace.loaded.folder)  # refused now: `_next_steps` writes it after the run
             done = rehearse(
                 prepared,
                 watcher=watcher,
@@ -111,7 +112,8 @@ def command(
                 seed=seed,
                 resume=resume,
                 engine=engine,
-                **asdict(pace),
+                pace=pace.pace,
+                speed=pace.speed,
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
@@ -122,9 +124,10 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if not done.succeeded:
-        if done.traceback and quiet:  # otherwise it was shown as it came
-            streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
-        if done.hint:
+        # Without --quiet, both were shown as they came.
+        if done.quoted_output and quiet:
+            streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
+        if done.hint and quiet:
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
@@ -135,7 +138,7 @@ def command(
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
-    """Return what prints the states, trials and lines of a rehearsal as they come; `quiet` leaves out what the replicas print."""
+    """Return what prints the states, trials and lines of a rehearsal as they come; `quiet` leaves out the lines."""
     from localvertex.jobs.manager import Watcher
 
     trial_of: dict[str, str] = {}
@@ -155,22 +158,22 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     return Watcher(line=(lambda job_name, line: None) if quiet else on_line, state=on_state, trial=on_trial)
 
 
-def _next_steps(prepared: Prepared, file: Path | None, done: Rehearsal) -> None:
+def _next_steps(prepared: Prepared, project_file: Path | None, done: Rehearsal) -> None:
     """Write the job's YAML, without this run's output folder, and print the commands to type next."""
-    name, path = prepared.view.name, prepared.file
+    name, path = prepared.view.name, prepared.yaml_file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if any(trial["note"] == "best" for trial in done.trials):
-        streams.note(f"to show its best trial:\n{next_commands.in_project(file, 'best', name, '--local')}")
+        streams.note(f"to show its best trial:\n{next_commands.in_project(project_file, 'best', name, '--local')}")
         streams.note(
-            f"to add a job with the best trial's parameters:\n{next_commands.in_project(file, 'promote', name, '--local')}"
+            f"to add a job with the best trial's parameters:\n{next_commands.in_project(project_file, 'promote', name, '--local')}"
         )
     words = _words_to_register(prepared, done)
     if words:
-        lines = next_commands.on_local_vertex(file, *words)
+        lines = next_commands.on_local_vertex(project_file, *words)
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
         streams.note(
-            f"to use gcloud or the SDK on this machine:\n{next_commands.in_project(file, 'local', 'up', '--detach')}"
+            f"to use gcloud or the SDK on this machine:\n{next_commands.in_project(project_file, 'local', 'up', '--detach')}"
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
@@ -226,7 +229,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "name": done.name,
         "state": done.state,
         "run": done.run or None,
-        "traceback": done.traceback or None,
+        "traceback": done.quoted_output or None,
         "metrics": dict(done.metrics),
         "model": typed(done.model) if done.model else None,
         "model_empty": bool(done.models_empty),

@@ -118,7 +118,7 @@ def replicas(store: Resources, root: Path | None, name: str) -> Json:
     folder = None if root is None else job_folder(root, name.rpartition("/")[2]) / "logs"
     rows = []
     for one in cluster.replicas(pools):
-        pool = pools[one.pool]
+        pool = pools[one.pool_index]
         accelerators = f"{pool.accelerator_count} × {pool.accelerator_type}" if pool.accelerator_type else ""
         row = {"name": one.name, "role": one.role, "machine": pool.machine_type, "accelerators": accelerators}
         rows.append(row if folder is None else {**row, **_log(folder / f"{one.name}.log")})

@@ -6,7 +6,6 @@ import fcntl
 import shutil
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -36,13 +35,12 @@ class LocalJobs:
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         self._changed, self._raised = threading.Event(), list[Exception]()
-        root = settings.root.absolute()
         # Apart from the store of a server, which would continue these jobs.
-        self._folder, self._lock = _new_folder(root / "rehearsals")
+        self._folder, self._lock = _new_folder(settings.root / "rehearsals")
         self._store = ResourceStore(self._folder)
         self._parent = resources.parent_name(settings.options.project, settings.options.region)
         self._jobs = Jobs(
-            replace(settings, root=root),
+            settings,
             self._store,
             keep=lambda name, lines: None,  # for the Logging API; each job writes its log files itself
             watcher=Watcher(
@@ -82,19 +80,19 @@ class LocalJobs:
 
         return guarded
 
-    def add(self, outer: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    def add(self, beside_spec: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         """Start a job or a study, and return its resource name.
 
         Args:
-            outer: Its fields beside the spec: displayName and labels.
+            beside_spec: Its fields beside the spec: displayName and labels.
             data: Canonical: the CustomJobSpec of a job, or the HyperparameterTuningJob of a study.
 
         Raises:
             ApiError: 400, if the study cannot be searched.
         """
         if "studySpec" in data:
-            return str(self._studies.add(self._parent, {**data, **outer})["name"])
-        return str(self._jobs.add(self._parent, outer, data)["name"])
+            return str(self._studies.add(self._parent, {**data, **beside_spec})["name"])
+        return str(self._jobs.add(self._parent, beside_spec, data)["name"])
 
     def get(self, name: str) -> Json:
         """Return a job as the API would show it, or a study with all that is known of its trials."""

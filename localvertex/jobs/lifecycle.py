@@ -1,4 +1,4 @@
-"""How jobs, studies and pipelines change their state, and the states of a custom job as a machine: one table of what may follow what.
+"""How jobs, studies and pipelines change their state, and which state of a custom job may follow which (`NEXT`).
 
 Sources: `create` answers PENDING (public recordings of 2021, four of four); QUEUED is where a job waits for quota
 (understanding-training-service page, 2026-08-22), here for free slots; CANCELLING may end in SUCCEEDED, FAILED or CANCELLED

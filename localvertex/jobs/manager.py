@@ -44,7 +44,8 @@ class Watcher:
         state: Called with the resource name of a custom job and its new state, after each change except those to QUEUED, and those by
             which a restarted server queues the job again.
         trial: Called with a trial, as a tuning job shows it (`Trial.record`), at each change.
-        result: Called with the resource name of a custom job and how it ended, before its last state, if its replicas were begun.
+        result: Called with the resource name of a custom job and how it ended, before its last state. Not called if it got no machines, was
+            cancelled in the queue or broke off by a defect, nor when the server closes.
     """
 
     line: Callable[[str, Line], None] = lambda name, line: None
@@ -103,14 +104,14 @@ class Jobs:
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a CustomJob, or raise the service's 400 (or 403 and 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
-        outer, spec = validation.custom_job(body, region, self.check)
+        beside_spec, spec = validation.custom_job(body, region, self.check)
         self.refuse_denied(parent, CUSTOM_JOBS, spec)
         self.admit(parent, spec)
         self.refuse_for_quota(spec, region)
         if spec.get("experiment") and not spec.get("experimentRun"):
             run = self.begin_experiment_run(str(spec["experiment"]))
             spec = {**spec, "experimentRun": run} if run else spec
-        return self.add(parent, outer, spec)
+        return self.add(parent, beside_spec, spec)
 
     def refuse_denied(self, parent: str, collection: str, spec: Mapping[str, Any]) -> None:
         """Raise the service's 403 if a fault on demand denies the creation of what runs a job (t5x-on-vertex-ai issue 5)."""
@@ -154,7 +155,7 @@ class Jobs:
     def add(
         self,
         parent: str,
-        outer: Mapping[str, Any],
+        beside_spec: Mapping[str, Any],
         spec: Mapping[str, Any],
         hidden: Mapping[str, Any] | None = None,
     ) -> Json:
@@ -162,14 +163,14 @@ class Jobs:
 
         Args:
             parent: Its project and location.
-            outer: Its fields beside the spec: displayName, labels and the like.
+            beside_spec: Its fields beside the spec: displayName, labels and the like.
             spec: Its canonical spec.
             hidden: What clients do not see: `trial` and `study` of a study's job, `pipeline` of a pipeline's, `quota` with the message of
                 what it lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
         """
         hidden = {**(hidden or {}), "spec": dict(spec)}
         name = resources.new_name(parent, CUSTOM_JOBS)
-        fields = {**outer, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", spec))}
+        fields = {**beside_spec, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", spec))}
         body = resources.new_body(name, PENDING, fields)
         # Both or none: a trial whose job is not recorded would be started twice after a crash.
         with self.store.database.transaction():
@@ -271,7 +272,7 @@ class Jobs:
             self.store.change(name, lifecycle.set_queued)
 
     def _run(self, name: str) -> None:
-        """Run a job to its end; whatever happens, it gets a last state."""
+        """Run a job to its end, or until the server closes. After an error that its run does not handle, the job fails."""
         with self._lock:
             if self._closing:
                 return
@@ -302,12 +303,12 @@ class Jobs:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, spec = resources.location_of(name), stored.hidden["spec"]
-        made_by_client = not {"trial", "pipeline"} & stored.hidden.keys()
-        if made_by_client and stored.body["state"] == PENDING:
-            control.wait(self.settings.fresh)
+        of_its_own = not {"trial", "pipeline"} & stored.hidden.keys()
+        if of_its_own and stored.body["state"] == PENDING:
+            control.wait(self.settings.pending_for)
         self._set_queued(name)
-        if made_by_client:
-            control.wait(self.settings.queued)
+        if of_its_own:
+            control.wait(self.settings.queued_for)
         self._change(name, PENDING)
         if message := self._lacking_machines(stored, region, control):
             self.log(name, message, "ERROR")

@@ -93,10 +93,10 @@ class Pipelines:
         # In one transaction: the job begins in its own thread, which waits for the database and then finds its pipeline.
         with self.store.database.transaction():
             self.store.add(PIPELINES, parent, pipeline, made)
-            outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
+            beside_spec = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
             # A pipeline without quota is accepted and fails later (public reports, the latest of 2025-09).
             hidden = {"pipeline": pipeline, "quota": self.jobs.missing_quota(spec, region)}
-            child = self.jobs.add(parent, outer, spec, hidden)["name"]
+            child = self.jobs.add(parent, beside_spec, spec, hidden)["name"]
             self.store.change(pipeline, lambda _, own: own.update(job=child))
             return made
 

@@ -19,7 +19,7 @@ from vertexrig.project.local import LocalSettings
 
 def settings_of_project(
     loaded: Loaded | None,
-    folder: Path,
+    root: Path,
     *,
     cold: bool = False,
     discrete: str | None = None,
@@ -37,7 +37,7 @@ def settings_of_project(
 
     Args:
         loaded: The project, if there is one.
-        folder: The state.
+        root: The state folder.
         cold: Start every replica cold.
         discrete: How discrete values reach a trainer.
         strict_gs: A trainer that writes files to a local folder named `gs:` fails.
@@ -63,7 +63,7 @@ def settings_of_project(
     options = run_options(loaded) if loaded else RunOptions()
     provision, tear_down = waits(pace, speed)
     return Settings(
-        folder,
+        root,
         slots=slots or local.slots or default_slots(),
         options=replace(
             options,

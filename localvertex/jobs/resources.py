@@ -141,6 +141,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     - startTime, endTime: whole seconds if the job has run (recordings of 2021, 2022), microseconds if it only waited (2026).
     - endTime of a job that was cancelled: updateTime (recordings of 2026-02-19).
     """
+    # `has_run` goes by the form of startTime, which is set here: whole seconds once it has run, microseconds while it only waited.
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
     if state == QUEUED and not ran:  # one that ran when a server was killed waits again

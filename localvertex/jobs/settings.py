@@ -19,7 +19,7 @@ from vertexrig.times import duration_seconds, meant_seconds
 FAULT_KINDS = ("stockout", "quota", "denied", "preempt")
 FAULT_FORM = "KIND[:PATTERN]...[:TIMES][:DURATION][:after=DURATION][:wait]"
 _OF = {"preempt": "after", "stockout": "waits"}
-FRESH_S, QUEUED_S = 0.16, 0.25
+PENDING_FOR_S, QUEUED_FOR_S = 0.16, 0.25
 """For how long a server leaves a new job PENDING, and then QUEUED, so that clients that look right after its creation see what they
 see on the service: a job's startTime was 0.161 s after its createTime (recorded 2026-04-07), and is set when the job is queued."""
 _LENGTH = re.compile(r"[0-9]+m|[0-9]+h|[0-9]+(\.[0-9]+)?s")
@@ -124,7 +124,7 @@ class Settings:
     """A local Vertex.
 
     Args:
-        root: Its folder.
+        root: Its folder; an absolute path where jobs run.
         slots: Replicas that run at a time; a job that needs more runs alone.
         checks: Refuse jobs with findings of severity error, as the service would.
         options: How jobs run; the manager fills in what differs from job to job.
@@ -135,8 +135,9 @@ class Settings:
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
         public_buckets: Buckets that are read from Google, without credentials.
         hosts: Host names that the server answers to beside those of loopback.
-        fresh: Seconds for which what a client made stays PENDING before it is QUEUED.
-        queued: Seconds for which it then stays QUEUED at least.
+        pending_for: Seconds for which a new study, or a new job of no study and no pipeline, stays PENDING before it is QUEUED; 0 but on a
+            server of `local up`.
+        queued_for: Seconds for which it then stays QUEUED at least; 0 but on a server of `local up`.
     """
 
     root: Path
@@ -150,8 +151,8 @@ class Settings:
     allow_hosts: tuple[str, ...] = ()
     public_buckets: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    fresh: float = 0.0
-    queued: float = 0.0
+    pending_for: float = 0.0
+    queued_for: float = 0.0
 
     def fault_for(self, kind: str, spec: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
         """Return a fault of a kind that a job has now, and what of the job it fits; None if there is none."""

@@ -66,10 +66,14 @@ def _stored(name: str, number: int, body: str, hidden: str = "{}") -> StoredReso
 
 
 class ResourceStore:
-    """Resources by name, for use from many threads."""
+    """Resources by name, for use from many threads.
 
-    def __init__(self, root: Path) -> None:
-        self.database = Database(root / "vertex.sqlite3", _SCHEMA)
+    Args:
+        folder: For the database: the state folder of a server, or a folder of its own for a rehearsal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.database = Database(folder / "vertex.sqlite3", _SCHEMA)
         self._retired: deque[tuple[str, StoredResource]] = deque(maxlen=_RETIRED)
 
     def close(self) -> None:

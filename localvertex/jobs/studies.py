@@ -52,7 +52,7 @@ class JobExecutor:
     def restart(self, trial: Trial, args: list[str]) -> Handle:
         """Start a trial's job, whatever was run for the trial before."""
         body, data = self.study.body, self.study.hidden["spec"]
-        outer = {
+        beside_spec = {
             # A display name has at most 128 characters; the end must not be the part that is cut.
             "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
             "labels": dict(body.get("labels") or {}),
@@ -60,11 +60,11 @@ class JobExecutor:
         spec = with_arguments(data["trialJobSpec"], args)
         parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
         hidden = {"trial": trial.id, "study": self.study.name}
-        made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, spec, hidden)
+        made = self.jobs.add(parent, {k: v for k, v in beside_spec.items() if v}, spec, hidden)
         return self._handle(str(made["name"]))
 
     def _handle(self, name: str) -> Handle:
-        return Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
+        return Handle(name, metric_file(self.jobs.settings.root, resources.last_part(name)))
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
         """Return how a trial's job ended."""
@@ -247,10 +247,10 @@ class Studies:
             discrete=self.jobs.settings.discrete,
         )
         if stored.body["state"] == PENDING:
-            time.sleep(self.jobs.settings.fresh)
+            time.sleep(self.jobs.settings.pending_for)
             self.store.change(name, lifecycle.set_queued)
         if stored.body["state"] in (PENDING, QUEUED):
-            time.sleep(self.jobs.settings.queued)
+            time.sleep(self.jobs.settings.queued_for)
         # Read again, after the run is in the table: `cancel` may have come between.
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()

@@ -45,11 +45,16 @@ def prepare(workspace: Workspace, name: str) -> Prepared:
         UsageError: There is no such job or sweep.
     """
     prepared = workspace.prepare(name)
-    if not prepared.ok:
-        raise FindingsError(
-            f"{name} would fail: {prepared.first_error}; `{workspace.command_line('check', name)}` shows all"
-        )
+    refuse_errors(prepared, workspace)
     return prepared
+
+
+def refuse_errors(prepared: Prepared, workspace: Workspace) -> None:
+    """Raise FindingsError if the checks found an error in a job or sweep of a workspace, or in a candidate of one."""
+    if not prepared.ok:
+        name = prepared.view.name
+        check = workspace.command_line("check", name)
+        raise FindingsError(f"{name} would fail: {prepared.first_error}; `{check}` shows all")
 
 
 def rehearse(
@@ -98,8 +103,10 @@ def rehearse(
     # Of a sweep, the states would be those of its trials' jobs.
     recorder = Recorder(name, root, watcher or Watcher(), states=document.study is None, run_id=view.run_id)
     with LocalJobs(settings, recorder.watcher) as jobs:
-        outer = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
-        resource_name = jobs.add(outer, document.job if document.study is None else _limited(document.data, trials))
+        beside_spec = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
+        resource_name = jobs.add(
+            beside_spec, document.job if document.study is None else _limited(document.data, trials)
+        )
         with recorder.history.running(recorder.record(jobs.get(resource_name))):
             return recorder.finish(jobs.follow(resource_name, recorder.save, cancelled))
 
@@ -110,7 +117,10 @@ def job_without_trials(name: str) -> UsageError:
 
 
 def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
-    """Return a tuning job limited to this number of trials, in all and in parallel; the same tuning job if `trials` is None."""
+    """Return a tuning job limited to this number of trials, in all and in parallel; the same tuning job if `trials` is None.
+
+    The YAML stays as it is: `vertexrig rehearse` writes it for Vertex AI.
+    """
     if trials is None:
         return study
     # The checks advise parallelTrialCount <= maxTrialCount.
@@ -149,23 +159,24 @@ class Recorder:
         self._results: dict[str, JobResult] = {}
         self._of_study: list[str] = []
 
-    def _line(self, name: str, line: Line) -> None:
-        if f"/{TUNING_JOBS}/" in name:
+    def _line(self, resource_name: str, line: Line) -> None:
+        if f"/{TUNING_JOBS}/" in resource_name:
             # A study's own log lines report what differs from Vertex AI; the summary lists them as differences.
             self._of_study.append(line.text)
         elif line.shown:
-            self._callers_watcher.line(name, line)
+            self._callers_watcher.line(resource_name, line)
 
-    def _state(self, name: str, state: str) -> None:
+    def _state(self, resource_name: str, state: str) -> None:
         if self._states and state not in ENDED:
-            self._callers_watcher.state(name, state)
+            self._callers_watcher.state(resource_name, state)
 
-    def _result(self, name: str, result: JobResult) -> None:
-        self._results[name] = result
+    def _result(self, resource_name: str, result: JobResult) -> None:
+        self._results[resource_name] = result
 
     def record(self, body: Mapping[str, Any], **more: Any) -> Record:
         """Return what the history keeps of a job as it is now."""
-        return Record(self.name, body, self.run_id, str(_local(RemoteJob(body).output, self.root) or ""), **more)
+        output = _local(RemoteJob(body).output, self.root)
+        return Record(name=self.name, resource=body, run=self.run_id, output=str(output or ""), **more)
 
     def save(self, body: Mapping[str, Any]) -> None:
         """Keep the record of a job as it is now."""
@@ -183,7 +194,7 @@ class Recorder:
         """
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
         # For a sweep: the results of all its trials' jobs.
-        results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
+        results = [one for resource_name, one in list(self._results.items()) if tuning or resource_name == job.name]
         sentences = [*(one for result in results for one in result.differences), *self._of_study]
         if tuning:
             sentences.insert(0, _OTHER_SEARCH)
@@ -203,7 +214,7 @@ class Recorder:
             run=self.run_id,
             metrics=metrics,
             failed_replica=failed.failed_replica if failed else "",
-            traceback=failed.traceback if failed else "",
+            quoted_output=failed.quoted_output if failed else "",
             hint=failed.hint if failed else "",
             differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
@@ -212,8 +223,8 @@ class Recorder:
         )
         # a trial's model is below the folder with its id
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
-        names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
-        without_model = [self._results[name] for name in names if name in self._results]
+        resource_names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
+        without_model = [self._results[one] for one in resource_names if one in self._results]
         return replace(done, astray=_left_in(without_model[0].folder)) if without_model else done
 
 

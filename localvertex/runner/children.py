@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-from localvertex.runner.lines import OF_PACKAGE, Line, Splitter
+from localvertex.runner.lines import Line, Splitter
 from vertexrig.errors import JobFailedError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -34,10 +34,10 @@ False if that process is not there."""
 
 @dataclass(frozen=True)
 class Isolation:
-    """What a program has apart from this machine; by default, nothing.
+    """What a program gets in place of this machine's own; by default, nothing.
 
     Args:
-        gcs: The folder that it sees as /gcs, "" for none; without it, there is nothing else either.
+        gcs: The folder that it sees as /gcs, "" for none; then the other fields have no effect.
         hosts: The file that it sees as /etc/hosts, "" for this machine's own.
         host: The name that its machine has for it, "" for this machine's own.
         changes: The folder to which what it wrote in its working directory is moved at its end; "" if it writes into that directory.
@@ -63,9 +63,9 @@ class Command:
         cleanup: A command run after its end.
         inspect: A command that says how the container that `argv` started has ended; empty for a program of this machine.
         mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
-        severities: The severity of its lines, by stream.
+        by_executor: Whether the executor of a Python package prints its lines, not a container; see `Splitter`.
         fork: Starts it warm, None to start it cold.
-        isolation: What it has apart from this machine.
+        isolation: What it gets in place of this machine's own.
         framework: The framework of its image, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
     """
@@ -77,7 +77,7 @@ class Command:
     cleanup: Sequence[str] = ()
     inspect: Sequence[str] = ()
     mark: str = ""
-    severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
+    by_executor: bool = True
     fork: Fork | None = None
     isolation: Isolation = Isolation()
     framework: str = ""
@@ -119,7 +119,8 @@ class Child:
     """A running program. Made by `Children.start`.
 
     Attributes:
-        process: The supervisor's process; None if a forker starts the supervisor.
+        process: The process started here: on Linux the guard, which forks the supervisor, elsewhere the supervisor itself. None if a
+            forker is asked to start the program.
         link: The socket to the supervisor.
         pid: The program's process, 0 until it has started.
         exit: How it ended, None until then.
@@ -291,16 +292,17 @@ class Children:
     Args:
         on_line: Called with every line of output.
         wake: A file descriptor that interrupts `poll` when it can be read.
-        on_start: Called with each program that should start warm, when it has started, or just before it is started cold.
+        on_forker_answer: Called with each program that a forker was asked to start: once it has started it, or just before the program is
+            started cold because the forker refused or has gone.
     """
 
     def __init__(
         self,
         on_line: Callable[[Line], None],
         wake: int | None = None,
-        on_start: Callable[[Child], None] = lambda child: None,
+        on_forker_answer: Callable[[Child], None] = lambda child: None,
     ) -> None:
-        self.on_line, self.on_start = on_line, on_start
+        self.on_line, self.on_forker_answer = on_line, on_forker_answer
         self.running: dict[str, Child] = {}
         self._selector = selectors.DefaultSelector()
         if wake is not None:
@@ -348,7 +350,7 @@ class Children:
         """Start a program that no forker has started: it refused, or it has gone."""
         for source in list(child.open):
             self._close(child, source)
-        self.on_start(child)
+        self.on_forker_answer(child)
         self.running.pop(child.name, None)
         # The same Child: the run keeps it, and asks it by its name.
         child.process, child.link, child.streams = _supervised(child.name, child.command)
@@ -358,9 +360,10 @@ class Children:
     def poll(self, timeout: float | None) -> list[Child]:
         """Wait at most `timeout` seconds (None: without end) for output, read what has come, and return the programs that ended."""
         ended = []
-        held = min((child.held_until for child in self.running.values()), default=float("inf")) - time.monotonic()
-        if held < (float("inf") if timeout is None else timeout):
-            timeout = max(held, 0.0)
+        # Seconds until the first program that has ended is no longer read, although other processes hold its pipes.
+        give_up_in = min((child.held_until for child in self.running.values()), default=float("inf")) - time.monotonic()
+        if give_up_in < (float("inf") if timeout is None else timeout):
+            timeout = max(give_up_in, 0.0)
         for key, _ in self._selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -378,7 +381,7 @@ class Children:
         waited = child.waiting
         self._read(child, source)
         if waited and not child.waiting:  # a forker has started it
-            self.on_start(child)
+            self.on_forker_answer(child)
         if child.waiting and child._reported is None and child.link not in child.open:
             self._start_cold(child)
             return False
@@ -453,7 +456,7 @@ class Children:
 
     @staticmethod
     def _wait(child: Child, timeout: float) -> None:
-        """Wait for the end of a program's supervisor."""
+        """Wait until the processes between this one and a program have ended (`supervisor.py`)."""
         if child.process is not None:
             child.process.wait(timeout)
         if child.process is not None or child.waiting:
@@ -473,13 +476,13 @@ class Children:
 
 
 def _splitters(name: str, command: Command, pipes: Mapping[str, IO[bytes]]) -> dict[IO[bytes], Splitter]:
-    return {pipe: Splitter(name, stream, command.severities) for stream, pipe in pipes.items()}
+    return {pipe: Splitter(name, stream, by_executor=command.by_executor) for stream, pipe in pipes.items()}
 
 
 def _supervised(
     name: str, command: Command
 ) -> tuple[subprocess.Popen[bytes], socket.socket, dict[IO[bytes], Splitter]]:
-    """Start a program below a supervisor: that process, the socket to it, and the program's output.
+    """Start a program below a supervisor, and return `process`, `link` and `streams` of its `Child`.
 
     Raises:
         JobFailedError: The system cannot start it.

@@ -75,18 +75,18 @@ class Container:
             digest.update(f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
         folder = installer.cache / f"image-{digest.hexdigest()[:20]}"
 
-        def pip(*words: str) -> int:
+        def pip(place: str, *words: str) -> tuple[int, packages.PipLines]:
             name = self._name("pip")
             mounts = {folder: _PACKAGES, **{file: f"/vertexrig/{file.name}" for file in files}}
             settings = {name: value for name in _PIP if (value := os.environ.get(name)) and "file:" not in value}
             variables = {**settings, **_OWN_PIP, **self._of_front()}
             given, own = engine.environment(variables, folder.with_suffix(".env"))
             argv = self.engine.run(
-                self.image.name, ["-m", "pip", "install", "--user", *words], entrypoint="python3", name=name,
+                self.image.name, ["-m", "pip", "install", "--user", *words, place], entrypoint="python3", name=name,
                 labels=self._labels(), mounts=mounts, read_only=self._read_only(), options=[*self._user(), *given],
             )  # fmt: skip
             try:
-                return installer.execute(argv, {**os.environ, **own})
+                return installer.execute(argv, {**os.environ, **own}, archive=Path(place))
             finally:
                 self.engine.call(*self.engine.removal(name)[1:])
 
@@ -98,14 +98,18 @@ class Container:
             inside = [f"/vertexrig/{file.name}" for file in files]
             try:
                 for file, place in zip(files, inside, strict=True):
-                    log.append((file.name, False, installer.begin_step(file, False)))
-                    if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
+                    installer.begin_step(file, False)
+                    code, lines = pip(place, "--upgrade", "--force-reinstall", "--no-deps")
+                    log.append((file.name, False, lines))
+                    if code != 0:
                         raise PackageError(
                             f"package {file.name} cannot be installed in {self.image.name}; pip's output says why"
                         )
                 for file, place in zip(files, inside, strict=True):
-                    log.append((file.name, True, installer.begin_step(file, True)))
-                    if pip(place) != 0:
+                    installer.begin_step(file, True)
+                    code, lines = pip(place)
+                    log.append((file.name, True, lines))
+                    if code != 0:
                         raise PackageError(f"the requirements of {file.name} cannot be installed in {self.image.name}")
             finally:
                 self.engine.reclaim(self.image, [folder], self._labels())
@@ -298,7 +302,7 @@ def chosen(
         here = found.image(image)
         if here is None and options.pull == "missing" and not base:
             log(f"{found.name} pulls the image {image}, which is not on this machine.")
-            if execute([found.program, "pull", image], os.environ) == 0:
+            if execute([found.program, "pull", image], os.environ)[0] == 0:
                 here = found.image(image)
     except UsageError as error:
         raise JobFailedError(str(error)) from error

@@ -34,7 +34,7 @@ import types
 # What this file imports is imported in the trainer, too, so there is little of it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 MARK = "VERTEXRIG_REPLICA"
 """A variable by which the processes of a replica are found when their supervisor was killed."""
@@ -171,7 +171,7 @@ def _serve(control: socket.socket, idle: float, place: tuple[int, int], said: tu
 
 
 def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int, int], said: tuple[int, int]) -> None:
-    """Be the process between the runner and the replica; see `supervisor`."""
+    """Be the guard and the supervisor of a replica; see `supervisor.py`."""
     control = socket.socket(fileno=descriptors[0])
     if _closed(control):  # the replica was asked to end while it waited
         os._exit(0)
@@ -191,11 +191,12 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
                 break
             printed += os.write(standard, data)
         os.close(said[standard - 1])
+    request["scratch"] = supervisor.scratch_folder(request["isolation"])
     supervisor.fork_below_guard(control, request)  # before the mark is shown, by which the runner kills
     _adopt(request["env"], place)
     parent = os.getpid()
 
-    def begin(write_end: int) -> None:
+    def begin(write_end: int) -> NoReturn:
         try:
             os.chdir(request["cwd"])
         except OSError as error:

@@ -26,9 +26,9 @@ _OTHER_WORDS = {
     "CRIT": "CRITICAL", "FATAL": "CRITICAL", "EMERG": "EMERGENCY",
 }  # fmt: skip
 """Names of other loggers for a severity, which Cloud Logging's agent takes, too (fluent-plugin-google-cloud, out_google_cloud.rb)."""
-OF_PACKAGE = {"stdout": "INFO", "stderr": "ERROR"}
-OF_CONTAINER = {"stdout": "DEFAULT", "stderr": "DEFAULT"}
-"""The severity of each stream's lines, in a job with a Python package and in one with a container."""
+_BY_EXECUTOR = {"stdout": "INFO", "stderr": "ERROR"}
+_BY_CONTAINER = {"stdout": "DEFAULT", "stderr": "DEFAULT"}
+"""The severity of each stream's lines: those of the executor of a Python package, and those of a container."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Line:
     Args:
         time: Seconds since 1970, when the runner read it; strictly rising within one stream of one replica.
         task: `workerpool0-0`, or `service` for what the service says.
-        severity: A Cloud Logging severity: that of its stream (`OF_PACKAGE`, `OF_CONTAINER`), or what a JSON line names.
+        severity: A Cloud Logging severity: that of its stream, or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
         shown: Whether a rehearsal prints it. It leaves out what the log of every job has: most lines of the service (`servicelog`), what
@@ -79,12 +79,12 @@ class Splitter:
     Args:
         task: The replica.
         stream: `stdout` or `stderr`.
-        severities: `OF_PACKAGE` for the lines of that executor, else `OF_CONTAINER`.
+        by_executor: Whether that executor prints the lines, not a container.
     """
 
-    def __init__(self, task: str, stream: str, severities: Mapping[str, str]) -> None:
-        self.task, self.severity, self.stderr = task, severities[stream], stream == "stderr"
-        self._by_executor = severities is OF_PACKAGE
+    def __init__(self, task: str, stream: str, *, by_executor: bool) -> None:
+        self.task, self.stderr, self._by_executor = task, stream == "stderr", by_executor
+        self.severity = (_BY_EXECUTOR if by_executor else _BY_CONTAINER)[stream]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._last = 0.0

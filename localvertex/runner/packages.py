@@ -1,6 +1,6 @@
-"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter.
+"""Layers for packages: a cached virtual environment per interpreter, image and packages, on top of the interpreter.
 
-The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else installed there
+The layer also sees what the interpreter sees, so TensorFlow and all else installed there
 is used and not downloaded. Packages go into it the way the executor of the prebuilt images does it: each one with
 `pip install --force-reinstall --no-deps`, then their requirements, of which pip takes what is missing.
 """
@@ -25,7 +25,7 @@ from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -35,17 +35,26 @@ from vertexrig.errors import PackageError
 from vertexrig.package.image_modules import distribution_of
 from vertexrig.waiting import waiting
 
-Execute = Callable[[Sequence[str], Mapping[str, str]], int]
-"""Runs a command with an environment and returns its exit code; its output goes to the job's log."""
-
 PipLines = list[tuple[str, str]]
 """What pip printed in one step: lines, each with its severity."""
+
+
+class Execute(Protocol):
+    """Runs a command with these variables, and returns its exit code and what it printed, which also goes to the job's log.
+
+    `archive` is the package that the command installs; in the log it is in /, where the service has it.
+    """
+
+    def __call__(
+        self, argv: Sequence[str], env: Mapping[str, str], *, archive: Path | None = None
+    ) -> tuple[int, PipLines]: ...
+
+
 InstallationLog = list[tuple[str, bool, PipLines]]
-"""An installation, step by step: the package, whether its requirements are installed, and what pip printed."""
-BeginStep = Callable[[Path, bool], PipLines]
-"""Called before a package is installed (False), and before its requirements are (True). It returns an empty list, to which `Execute`
-adds what pip prints.
-"""
+"""An installation, step by step: the package; True for the step that installs its requirements, False for the step that installs it; what
+pip printed in that step. If one run of pip installs the requirements of several packages, the last package has its lines."""
+BeginStep = Callable[[Path, bool], None]
+"""Called with each package before it is installed (False), and before its requirements or those of all packages are (True)."""
 
 _READY = "ready.json"
 _INSTALLERS = ("pip", "setuptools", "wheel")
@@ -140,12 +149,12 @@ def _installed(path: Sequence[str]) -> dict[str, str]:
 
 
 def _own() -> dict[str, str]:
-    """Return the environment of our own programs that only look at an interpreter."""
+    """Return the variables of our own programs that only look at an interpreter."""
     return machine_environment(os.environ, Path(os.devnull)) | {"PATH": search_path((), os.environ)}
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
-    """Return the name of an environment, by what goes into it: interpreter, state of its packages, image, each package's bytes."""
+    """Return the name of a layer, by what goes into it: interpreter, state of its packages, image, each package's bytes."""
     digest = hashlib.sha256()
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:
@@ -175,14 +184,14 @@ class Supplied:
 
 @dataclass(frozen=True)
 class Installer:
-    """Makes environments, or finds them in the folder where they are kept.
+    """Makes layers, or finds them in the folder where they are kept.
 
     Args:
         cache: The folder.
-        env: What pip, and so a package's setup.py, sees of the user's environment.
+        env: What pip, and so a package's setup.py, sees of the user's variables.
         execute: Runs pip.
         begin_step: Called before each package and its requirements, if they are not in the cache.
-        give_up: Asked while another process makes the same environment; True ends the wait.
+        give_up: Asked while another process makes the same layer; True ends the wait.
     """
 
     cache: Path
@@ -192,7 +201,7 @@ class Installer:
     give_up: Callable[[], bool]
 
     def layer(self, base: Interpreter, image: str, packages: Sequence[Path], supplied: Supplied) -> Path:
-        """Return the interpreter of the environment for these packages; made when it is not in the cache.
+        """Return the interpreter of the layer for these packages; made when it is not in the cache.
 
         Args:
             base: What it is layered on.
@@ -207,7 +216,7 @@ class Installer:
         return once(folder, self.give_up, lambda: self._build(base, folder, packages, supplied))
 
     def layer_of_commands(self, base: Interpreter, image: str) -> Path:
-        """Return the interpreter of the environment in which commands of a container run; see `layer`.
+        """Return the interpreter of the layer in which commands of a container run; see `layer`.
 
         It has the programs of the packages, such as pip and torchrun. What is installed there by a replica goes to the
         replica's own PYTHONUSERBASE, and comes before what the machine has.
@@ -233,7 +242,7 @@ class Installer:
         return once(folder, self.give_up, build)
 
     def layer_of_pip(self, base: Interpreter, image: str, installs: Sequence[Sequence[str]]) -> Path:
-        """Return the interpreter of an environment in which each `pip install` with these arguments was run; see `layer`."""
+        """Return the interpreter of a layer in which each `pip install` with these arguments was run; see `layer`."""
         files = [path for words in installs for word in words for path in _files(Path(word))]
         folder = self.cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
 
@@ -242,7 +251,7 @@ class Installer:
             for words in installs:
                 argv = [*_pip(base, python), "install", "--quiet", "--no-warn-conflicts", *words]
                 with waiting(f"pip install {' '.join(words)}"):
-                    code = self.execute(argv, {**self.env, **QUIET_PIP})
+                    code, _ = self.execute(argv, {**self.env, **QUIET_PIP})
                 if code != 0:
                     raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
             return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
@@ -259,22 +268,25 @@ class Installer:
         pip = _pip(base, python)
         log: InstallationLog = []
         for package in packages:
-            log.append((package.name, False, self.begin_step(package, False)))
+            self.begin_step(package, False)
             options = ["--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
             argv = [*pip, "install", *options, str(package)]
             with waiting(f"pip, which installs {package.name}"):
-                code = self.execute(argv, env)
+                code, lines = self.execute(argv, env, archive=package)
+            log.append((package.name, False, lines))
             if code != 0:
                 raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
         required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
         required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
-        log += [(package.name, True, self.begin_step(package, True)) for package in packages]
+        for package in packages:
+            self.begin_step(package, True)
         constraints = folder / "constraints.txt"
         constraints.write_text("".join(f"{line}\n" for line in supplied.constraints), encoding="utf-8")
         # No warnings of conflicts: they are between packages of this machine, which the job does not use.
         install = [*pip, "install", "--no-warn-conflicts", *(["-c", str(constraints)] if supplied.constraints else [])]
         with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
-            code = self.execute([*install, *required], env) if required else 0
+            code, lines = self.execute([*install, *required], env) if required else (0, [])
+        log += [(package.name, True, lines if package == packages[-1] else []) for package in packages]
         if code != 0:
             names = ", ".join(package.name for package in packages)
             raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
@@ -284,18 +296,18 @@ class Installer:
             with waiting(f"pip, which installs what the image has and this machine lacks: {', '.join(lacking)}"):
                 # without a word in the job's log: what is lacking after a failure is the replica's to say
                 quietly = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *install, *lacking]
-                if self.execute(quietly, env) == 0:
+                if self.execute(quietly, env)[0] == 0:
                     names = ", ".join(lacking)
                     added = f"this machine lacked {names}, which the image has: pip installed the newest versions"
         return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": log}
 
     def _venv(self, base: Interpreter, folder: Path, first: str, *, bare: bool) -> Path:
-        """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds; pip is not in it if
+        """Return the interpreter of a new layer that sees what `base` sees, after what the line `first` adds; pip is not in it if
         `bare`.
         """
         options = ["--without-pip"] if bare else []
         with waiting(f"{base.python}, which makes a virtual environment"):
-            code = self.execute([base.python, "-m", "venv", *options, str(folder)], self.env)
+            code, _ = self.execute([base.python, "-m", "venv", *options, str(folder)], self.env)
         if code != 0:
             raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
         site = next(folder.glob("lib/python*/site-packages"))
@@ -312,13 +324,17 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_absolute() and path.is_file() else []
 
 
+# The pip of a layer is (1) that of `base`, which the layer sees through its .pth; else (2) ours, run in the layer by --python; else (3)
+# one of its own. A Python of uv has none.
+
+
 def _needs_own_pip(base: Interpreter) -> bool:
-    """Whether an environment needs a pip of its own, which takes 3 s: the Python below it has none, such as uv's, nor has ours."""
+    """Whether a layer has the third pip, whose installation takes 3 s."""
     return not base.pip and find_spec("pip") is None
 
 
 def _pip(base: Interpreter, python: Path) -> list[str]:
-    """Return how to start pip for an environment: without one below it, ours, whose --python runs it in the other interpreter."""
+    """Return how to start the pip of a layer with this interpreter."""
     if base.pip or _needs_own_pip(base):
         return [str(python), "-m", "pip"]
     return [sys.executable, "-m", "pip", "--python", str(python)]
@@ -339,14 +355,17 @@ def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[
     return python
 
 
-def with_own(base: Interpreter, python: Path) -> Interpreter:
-    """Return what an interpreter sees in an environment on top of it: what the packages brought comes first."""
+def with_layer(base: Interpreter, python: Path) -> Interpreter:
+    """Return `base` with the frameworks of the layer whose interpreter is `python` in `installed`, too; a version in the layer comes first.
+
+    The field `python` stays that of `base`.
+    """
     site = python.parent.parent.glob("lib/python*/site-packages")
     return replace(base, installed={**base.installed, **_installed([str(one) for one in site])})
 
 
 def layer_note(python: Path, what: str) -> str:
-    """Return a sentence on an environment made by `Installer.layer`, "" if there is none.
+    """Return a sentence on a layer made by `Installer.layer`, "" if there is none.
 
     Args:
         python: Its interpreter.
@@ -357,7 +376,7 @@ def layer_note(python: Path, what: str) -> str:
 
 
 def installation_log(folder: Path) -> InstallationLog:
-    """Return what pip printed when the environment in a folder was made; nothing of one that is not known."""
+    """Return what pip printed when the packages in a folder were installed; nothing of one that is not known."""
     return _kept(folder).get("steps") or []
 
 

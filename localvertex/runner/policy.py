@@ -127,7 +127,7 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
     Args:
         replica: Its name.
         exit_: How it ended.
-        stderr: `last_words` of what it wrote there.
+        stderr: `quoted_output` of what it wrote there.
         project: Number of the project.
         job_id: Number of the job.
         package: Whether it ran a Python package.
@@ -164,7 +164,7 @@ _MOST_WORDS = 2048
 _MOST_OF_PACKAGE = 1024
 
 
-def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
+def quoted_output(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     """Return the part of stderr that the job's error quotes: the last traceback, shortened as the service does.
 
     A line of a traceback without its head counts as a traceback whose head is not kept. Without one: the reason why a replica could not start, the last ten lines of a Python package, or "" for a container

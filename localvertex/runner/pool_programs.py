@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
-from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.engine import wanted
 from localvertex.runner.environment import object_file
 from localvertex.runner.image_stand_ins import ImageStandIn
 from localvertex.runner.options import RunOptions, TrainerSources, first_match
+from localvertex.runner.replica_program import ReplicaProgram
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.package import builder
@@ -84,12 +84,12 @@ class Preparation:
             JobFailedError: Nothing on this machine can run the image.
         """
         # `local.images` and `local.interpreters` win over the image itself.
-        mapped = first_match(self.options.images, self.pool.image) is not None
-        if load().is_reduction_server(self.pool.image) and not mapped:
+        has_folder = first_match(self.options.images, self.pool.image) is not None
+        if load().is_reduction_server(self.pool.image) and not has_folder:
             note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
             return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), notes=(note,))
-        mapped = mapped or first_match(self.options.interpreters, self.pool.image) is not None
-        choice = containers.Choice() if mapped else self._choose()
+        user_chose = has_folder or first_match(self.options.interpreters, self.pool.image) is not None
+        choice = containers.Choice() if user_chose else self._choose()
         if choice.container is not None:
             self.on_container(choice.container)
             return self._of_container(choice.container)
@@ -107,7 +107,7 @@ class Preparation:
         """Return the program of a pool whose image runs as itself."""
         pool, root = self.pool, self.root
         if pool.python_package is None:
-            return ReplicaProgram(_command(pool), tuple(pool.args), container=container)
+            return ReplicaProgram(tuple(pool.command), tuple(pool.args), container=container)
         files = [_package(uri, root) for uri in pool.package_uris]
         container = container.with_packages(files, self.installer)
         assert container.installed is not None
@@ -138,7 +138,7 @@ class Preparation:
         sources = first_match(options.built, pool.image)
         if sources is not None and local is None:
             return _of_built_image(pool, sources, interpreter, installer)
-        command = _command(pool)
+        command = tuple(pool.command)
         if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
             raise nowhere(pool.image, choice, options, root)
         head = command or (local.command if local is not None else ())
@@ -162,11 +162,6 @@ class Preparation:
         )
 
 
-def _command(pool: Pool) -> tuple[str, ...]:
-    """Return what replaces the ENTRYPOINT of a pool's image, empty if nothing does."""
-    return tuple((pool.container or {}).get("command", ()))
-
-
 def _started_by(python: Path, head: tuple[str, ...]) -> tuple[str, ...]:
     """Return a command whose `python` is the interpreter of an environment."""
     return (str(python), *head[1:]) if head[:1] in (("python",), ("python3",)) else head
@@ -176,7 +171,7 @@ def _of_stand_in(pool: Pool, stand_in: ImageStandIn, interpreter: packages.Inter
     """Return the program of an image that gcloud built without an engine."""
     settings, keras = keras2.of_image(interpreter, stand_in.base)
     return ReplicaProgram(
-        _started_by(python, _command(pool) or stand_in.entrypoint),
+        _started_by(python, tuple(pool.command) or stand_in.entrypoint),
         tuple(pool.args),
         folders=(python.parent, Path(interpreter.python).parent),
         cwd=Path(stand_in.folder),
@@ -194,7 +189,7 @@ def _of_package(
     """Install the packages of a pool, and return the program that runs its module."""
     files = [_package(uri, root) for uri in pool.package_uris]
     python = installer.layer(interpreter, pool.image, files, _supplied(pool.image))
-    interpreter = packages.with_own(interpreter, python)
+    interpreter = packages.with_layer(interpreter, python)
     settings, keras = keras2.of_image(interpreter, pool.image)
     return ReplicaProgram(
         (str(python), "-m", pool.module),
@@ -211,13 +206,15 @@ def _of_package(
 
 
 def _supplied(image: str) -> packages.Supplied:
-    """Return the modules of a prebuilt image but for its framework, which is too large to be installed beside those of this machine."""
+    """Return the modules of a prebuilt image but for its framework, which is too large to be installed beside those of this machine, and
+    the constraints for pip that the image's Python makes; nothing of another image.
+    """
     prebuilt = load().image(image)
     if prebuilt is None:
         return packages.Supplied()
     listed = declared_modules(re.match(r"[\w.-]+", line)[0] for line in prebuilt.packages)  # type: ignore[index]
     modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
-    # nor what has none to install: the name `google` does not say which distribution is lacking
+    # nor modules for which no distribution can be named, such as `google`
     modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
     old = tuple(map(int, prebuilt.python.split("."))) < _PANDAS_3
     return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())
@@ -241,10 +238,10 @@ def _of_built_image(
     # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
     # needs no other one.
     python = installer.layer(interpreter, pool.image.partition(":")[0], [file], packages.Supplied())
-    interpreter = packages.with_own(interpreter, python)
+    interpreter = packages.with_layer(interpreter, python)
     settings, keras = keras2.of_version(interpreter, sources.version if sources.framework == "tf" else "")
     return ReplicaProgram(
-        _started_by(python, _command(pool) or ("python", "-m", sources.module)),
+        _started_by(python, tuple(pool.command) or ("python", "-m", sources.module)),
         tuple(pool.args),
         # torchrun and its like are beside the interpreter that has their package
         folders=(python.parent, Path(interpreter.python).parent),
@@ -261,8 +258,12 @@ def python_for(
 ) -> packages.Interpreter:
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
-    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. Only if none can be made,
-    this Python is used, where packages may break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
+    In place of a prebuilt image, an environment with the image's versions is made if the project file says `interpreters: auto`, or if it
+    names no Python and this one lacks the image's TensorFlow. In the second case this Python is used if none can be made, where packages
+    may break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
+
+    Raises:
+        UsageError, PackageError: With `interpreters: auto`, no environment can be made; or a Python that is named cannot be run.
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None

@@ -36,7 +36,7 @@ class JobResult:
         state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
         error: The service's error, None on success.
         failed_replica: The replica that failed the job, "" if none did.
-        traceback: What the error quotes of that replica's stderr (`policy.last_words`): its last traceback, or without one its last lines; after a failed
+        quoted_output: What the error quotes of that replica's stderr (`policy.quoted_output`): its last traceback, or without one its last lines; after a failed
             installation, pip's last lines.
         hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
         differences: A sentence for each thing that is not as on Vertex AI.
@@ -50,7 +50,7 @@ class JobResult:
     state: str
     error: JobError | None
     failed_replica: str
-    traceback: str
+    quoted_output: str
     hint: str
     differences: tuple[str, ...]
     folder: Path

@@ -26,12 +26,12 @@ from localvertex.runner import (
     servicelog,
 )
 from localvertex.runner.children import Child, Children, Command, Exit, can_show_names, kill_marked
-from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
 from localvertex.runner.options import Control, RunOptions
 from localvertex.runner.policy import Action
-from localvertex.runner.replica import INSTALLED, replica_command, user_environment
+from localvertex.runner.replica import INSTALLED, replica_command, user_environment, write_hosts
+from localvertex.runner.replica_program import ReplicaProgram
 from localvertex.runner.result import SUSPENDED, JobError, JobResult
 from localvertex.runner.warm import MODULES, Warmth
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
@@ -53,24 +53,26 @@ _LINES_FOR_HINT = 10
 """Last lines of a replica's errors in which the cause of a failure is looked for."""
 
 
-def _loopback(pool: int, index: int) -> str:
-    return "127.0.0.1:0"
-
-
-class _Ended(Exception):
-    """Ends the run with a state. Replicas get `grace` seconds between SIGTERM and SIGKILL; with None, as many as `RunOptions.grace` says."""
-
-    def __init__(self, state: str, error: JobError | None = None, grace: float | None = None) -> None:
-        self.state, self.error, self.grace = state, error, grace
-        super().__init__(state)
-
-
-class _Again(Exception):
-    """Ends all replicas, after which all start again; for `grace` see `_Ended`."""
+class _Stop(Exception):
+    """Stops all replicas, in `_run_replicas`. They get `grace` seconds between SIGTERM and SIGKILL; with None, as many as
+    `RunOptions.grace` says.
+    """
 
     def __init__(self, grace: float | None = None) -> None:
         self.grace = grace
         super().__init__(grace)
+
+
+class _Ended(_Stop):
+    """Ends the run with a state."""
+
+    def __init__(self, state: str, error: JobError | None = None, grace: float | None = None) -> None:
+        self.state, self.error = state, error
+        super().__init__(grace)
+
+
+class _Again(_Stop):
+    """Has all replicas start again."""
 
 
 @dataclass
@@ -81,8 +83,8 @@ class _Member:
     command: Command
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_PRINTED))
-    child: Child | None = None
-    installation_logged: bool = False  # its log has the installation's lines already: its next start writes none
+    # Its log has the lines of `servicelog.before_start` already, and its next start writes none.
+    preamble_logged: bool = False
 
 
 @dataclass
@@ -116,20 +118,18 @@ class JobRun:
         # Asked now, because the first log line makes the folder.
         self.begun_by_earlier_server = self.folder.exists()
         self.files = LogFiles(self.folder / "logs", self.root)
-        self.children = Children(self._printed_line, self.control.fileno(), self._started)
+        self.children = Children(self._printed_line, self.control.fileno(), self._log_warm_or_cold)
         self.scheduling = policy.scheduling_of(self.spec)
         self.counts = policy.Counts(**self.options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.pip_errors: deque[str] = deque(maxlen=_ERRORS_KEPT)
-        # The list to which `_run_installer` adds what pip prints; `begin_step` of `_install` begins a new one for each step.
-        self.pip_lines: packages.PipLines = []
         self.programs: dict[int, ReplicaProgram] = {}  # by pool; empty until they are installed
         self.ports: list[int] = []
         self.differences: list[str] = []
         self.warnings: list[str] = []
         self.containers: dict[int, containers.Container] = {}
         self.guest_users = ExitStack()
-        self.failed_replica, self.last_words, self.preparing_replica = "", "", "workerpool0-0"
+        self.failed_replica, self.quoted_output, self.preparing_replica = "", "", "workerpool0-0"
         self.printed: tuple[str, ...] = ()
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
@@ -196,14 +196,12 @@ class JobRun:
         members: dict[str, _Member] = {}
         installed_for: set[str] = set()
         for pool in self.pools:
-            # Pools that differ in machines alone run the same program, which is then installed once.
-            key = json.dumps(
-                [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
-            )
+            # Pools with the same program, whatever their machines and `env`, share one installation.
+            key = json.dumps([pool.image, pool.package_uris, pool.module, pool.args, pool.command])
             if key not in made:
                 # The first replica's log gets the installation's lines; the other replicas of the pool get the same lines
                 # when they start.
-                first = next(one for one in replicas if one.pool == pool.index)
+                first = next(one for one in replicas if one.pool_index == pool.index)
                 made[key] = self._install(pool, first, replicas)
                 installed_for.add(first.name)
             self._log_differences(pool, made[key])
@@ -212,24 +210,28 @@ class JobRun:
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
         # A job that runs in containers alone, or in none, has the names of the service; where both are, no name leads to all.
         all_in_containers = len(self.containers) == len(self.programs)
-        replicas = self._replicas(named=all_in_containers or (can_name and not self.containers))
+        named = all_in_containers or (can_name and not self.containers)
+        replicas = self._replicas(named=named)
+        if named and not all_in_containers:
+            write_hosts(replicas, self.options.job_id, self.folder)
         for one in replicas:
             pool = self._pool(one)
             command = replica_command(
-                one, pool, replicas, self.programs[pool.index], self.spec, self.options, self.root
+                one, pool, replicas, self.programs[pool.index], self.spec, self.options, self.root, named=named
             )
-            members[one.name] = _Member(one, command, installation_logged=one.name in installed_for)
+            members[one.name] = _Member(one, command, preamble_logged=one.name in installed_for)
         self.members = members
 
     def _replicas(self, *, named: bool) -> tuple[cluster.Replica, ...]:
         """Return the job's replicas, each with its own port, on hosts with the service's names or on 127.0.0.1."""
         # Ten hexadecimal digits, the same in all names of a job (tests of google/yggdrasil-decision-forests).
         token = hashlib.sha256(self.options.job_id.encode()).hexdigest()[:10]
-        address = cluster.cloud_address(token) if named else _loopback
         free = iter(self.ports)
-        return cluster.replicas(
-            self.pools, lambda pool, index: f"{address(pool, index).rpartition(':')[0]}:{next(free)}"
-        )
+
+        def address(pool: int, index: int) -> str:
+            return f"{cluster.cloud_host(pool, index, token) if named else '127.0.0.1'}:{next(free)}"
+
+        return cluster.replicas(self.pools, address)
 
     def _install(self, pool: Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Install what a pool runs. The executor's lines about it go to the log of `one`, the pool's first replica."""
@@ -237,14 +239,12 @@ class JobRun:
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
 
-        def begin_step(package: Path, requirements: bool) -> packages.PipLines:
+        def begin_step(package: Path, requirements: bool) -> None:
             nonlocal pip_ran
             pip_ran = True
-            self.pip_lines = []
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
-            return self.pip_lines
 
         program = pool_programs.Preparation(
             pool,
@@ -278,17 +278,18 @@ class JobRun:
             where = environment.local_path(uri, self.root)
             self._own_line(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
-    def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run a program of the preparation. Its output goes to the log of the replica that it is for, `preparing_replica`."""
-        name, last = self.preparing_replica, Path(argv[-1])
+    def _run_installer(
+        self, argv: Sequence[str], env: Mapping[str, str], *, archive: Path | None = None
+    ) -> tuple[int, packages.PipLines]:
+        """Run a program of the preparation; see `packages.Execute`. The log is that of the replica that it is for, `preparing_replica`."""
+        name, lines = self.preparing_replica, packages.PipLines()
 
         def keep(line: Line) -> None:
             if line.stderr:  # where pip names a cause
                 self.pip_errors.append(line.text)
-            elif last.is_absolute():
-                # An archive, which on Vertex AI is in /, where pip runs; a requirement or an image keeps its name.
-                line = replace(line, text=line.text.replace(str(last), f"/{last.name}"))
-            self.pip_lines.append((line.severity, line.text))
+            elif archive is not None:
+                line = replace(line, text=line.text.replace(str(archive), f"/{archive.name}"))
+            lines.append((line.severity, line.text))
             self._line(replace(line, shown=line.stderr))
 
         children = Children(keep, self.control.fileno())
@@ -300,7 +301,7 @@ class JobRun:
                 # `children.close` below kills pip and what it has started.
                 if self.control.ends:
                     raise JobFailedError("cancelled while packages were being installed")
-            return child.exit.code
+            return child.exit.code, lines
         finally:
             children.close()
 
@@ -317,23 +318,21 @@ class JobRun:
             self._enter(RUNNING)
             while True:
                 self._poll(None)
-        except _Ended as end:
-            if end.state == SUCCEEDED:
+        except _Stop as stop:  # after another error, such as a full disk, `_close` kills the replicas
+            if isinstance(stop, _Ended) and stop.state == SUCCEEDED:
                 self._enter(RUNNING)  # it may end before the last replica has started, and no PENDING job succeeds
-            self._stop_all(end.grace)
-            raise
-        except _Again as again:
-            self._stop_all(again.grace)
+            self._stop_all(stop.grace)
             raise
 
     def _start(self, member: _Member) -> None:
         one = member.replica
-        if not member.installation_logged:
+        if not member.preamble_logged:
             everyone = [other.replica for other in self.members.values()]
             self._lines_with_severity(
-                servicelog.before_start(self._pool(one), one, everyone, self.programs[one.pool].installation), one.name
+                servicelog.before_start(self._pool(one), one, everyone, self.programs[one.pool_index].installation),
+                one.name,
             )
-        member.installation_logged = False  # a replica that starts again goes through all of it again
+        member.preamble_logged = False  # a replica that starts again goes through all of it again
         member.errors.clear()
         member.printed.clear()
         command = member.command
@@ -341,10 +340,10 @@ class JobRun:
             command, cold = self.warmth.with_forker(command, len(self.members))
             if cold:
                 self._own_line(servicelog.cold(one.name, cold), shown=False)
-        member.child = self.children.start(one.name, command)
+        self.children.start(one.name, command)
 
-    def _started(self, child: Child) -> None:
-        """Log whether a replica that should start warm did."""
+    def _log_warm_or_cold(self, child: Child) -> None:
+        """Log whether the forker that was asked to start a replica did so."""
         if child.waiting:
             text = servicelog.cold(child.name, child.refused or "the process that made its imports has gone")
         else:
@@ -352,7 +351,7 @@ class JobRun:
         self._own_line(text, shown=False)
 
     def _pool(self, one: cluster.Replica) -> Pool:
-        return next(pool for pool in self.pools if pool.index == one.pool)
+        return next(pool for pool in self.pools if pool.index == one.pool_index)
 
     def _wait(self, seconds: float) -> None:
         """Wait for `seconds`, and meanwhile handle faults, a cancellation and replicas that end."""
@@ -420,16 +419,20 @@ class JobRun:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
             pool, one = self._pool(member.replica), member.replica
-            package = "pythonPackageSpec" in pool.data
-            self.failed_replica, self.last_words = name, policy.last_words(list(member.errors), exit_, package=package)
-            self.printed = () if self.last_words else tuple(member.printed)
+            package = pool.python_package is not None
+            self.failed_replica = name
+            self.quoted_output = policy.quoted_output(list(member.errors), exit_, package=package)
+            self.printed = () if self.quoted_output else tuple(member.printed)
             everyone = [other.replica for other in self.members.values()]
             repeats = not self.scheduling.disable_retries
             self._lines_with_severity(
-                servicelog.failed(pool, one, everyone, exit_, self.programs[one.pool].installation, again=repeats), name
+                servicelog.failed(
+                    pool, one, everyone, exit_, self.programs[one.pool_index].installation, again=repeats
+                ),
+                name,
             )
             error = self._exit_error(exit_)
-            if broken := self.programs[one.pool].broken:
+            if broken := self.programs[one.pool_index].broken:
                 error = replace(error, message=f"{error.message}\n{broken}")
             raise _Ended(FAILED, error)
         if action is Action.RETRY_JOB:
@@ -456,20 +459,19 @@ class JobRun:
         if not isinstance(error, PackageError):
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
-        self.failed_replica, self.last_words = (
-            self.preparing_replica,
-            "\n".join([*list(self.pip_errors)[-_PIP_LINES_SHOWN:], str(error)]),
-        )
+        self.failed_replica = self.preparing_replica
+        self.quoted_output = "\n".join([*list(self.pip_errors)[-_PIP_LINES_SHOWN:], str(error)])
         return self._exit_error(Exit(1))
 
     def _exit_error(self, exit_: Exit) -> JobError:
         member = self.members.get(self.failed_replica)
-        lines = [*(member.errors if member is not None else ()), *self.last_words.splitlines()]
+        lines = [*(member.errors if member is not None else ()), *self.quoted_output.splitlines()]
         if error := policy.lacking(self.failed_replica, exit_, lines):
             return error
         of = (self.options.project_number, self.options.job_id)
-        package = member is None or "pythonPackageSpec" in self._pool(member.replica).data
-        message = policy.exit_message(self.failed_replica, exit_, self.last_words, *of, package=package)
+        # There are no members yet if a package did not install.
+        package = member is None or self._pool(member.replica).python_package is not None
+        message = policy.exit_message(self.failed_replica, exit_, self.quoted_output, *of, package=package)
         return JobError(policy.INVALID_ARGUMENT, message)
 
     def _end(self, state: str, error: JobError | None) -> JobResult:
@@ -497,7 +499,7 @@ class JobRun:
             state=state,
             error=error,
             failed_replica=self.failed_replica,
-            traceback=self.last_words,
+            quoted_output=self.quoted_output,
             hint=found_hint,
             differences=tuple(self.differences),
             warnings=tuple(self.warnings),
@@ -522,15 +524,19 @@ class JobRun:
         member = self.members.get(self.failed_replica)
         failed = next((one for one in cluster.replicas(self.pools) if one.name == self.failed_replica), None)
         pool = self._pool(failed) if failed is not None else next(iter(self.pools), None)
-        # The error of a containerSpec pool quotes a traceback or nothing (`policy.last_words`); a shell or another language names
+        # The error of a containerSpec pool quotes a traceback or nothing (`policy.quoted_output`); a shell or another language names
         # the cause without a traceback, so the last lines of stderr are searched, too.
-        said = [*list(member.errors if member is not None else ())[-_LINES_FOR_HINT:], self.last_words, error.message]
+        said = [
+            *list(member.errors if member is not None else ())[-_LINES_FOR_HINT:],
+            self.quoted_output,
+            error.message,
+        ]
         if pool is None:
             return hint("\n".join(said))
         found = hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
         program = self.programs.get(pool.index)
         versions = program.version_difference if program is not None else ""
-        if found or not versions or not may_be_version(self.last_words, self._own_module(pool)):
+        if found or not versions or not may_be_version(self.quoted_output, self._own_module(pool)):
             return found
         advice = (
             INTERPRETERS if pool_programs.has_known_versions(pool.image, self.options, self.root) else OWN_INTERPRETER

@@ -48,9 +48,8 @@ def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]
     task = {"type": one.role, "index": one.index}
     job = executor_job(pool).translate(_ESCAPED)
     arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={job}"
-    host = one.address.rpartition(":")[0]
     # Of the chief alone, whose address it is.
-    lines = [f"Updating master address to local address {host}"] if one.pool == 0 else []
+    lines = [f"Updating master address to local address {one.host}"] if one.pool_index == 0 else []
     lines += ["Running run_module.py", f"Running task with arguments: {arguments}", f"Running module {pool.module}."]
     for uri in pool.package_uris:
         lines += [f"Downloading the package: {uri}", f"Running command: gsutil -q cp {uri} {_name(uri)}"]

@@ -1,18 +1,21 @@
-"""The process between the runner and one replica; it runs alone, on the standard library only.
+"""The processes between the runner and one replica: the supervisor and, on Linux, a guard above it. This file runs alone, on the
+standard library only.
 
-It starts the program in a new process group and sees to it that nothing of it outlives the runner: the socket it is
+The supervisor starts the program in a new process group and sees to it that nothing of it outlives the runner: the socket it is
 given closes when the runner dies, however it dies, and then everything below the supervisor is killed. On Linux it
 adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
-it would with its container. A second process above it does the same where this one is killed.
+it would with its container. The guard (`fork_below_guard`) does the same if the supervisor is killed.
 
-A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
+A forker (`forker.py`) calls the same functions in a process that it has forked, and the program is forked, too (`supervise`).
 
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`. OPTIONS is JSON:
 - `memory`: bytes, 0 for no limit;
 - `cwd`: the working directory of the program;
 - `cleanup`: a command that is run at the end;
 - `inspect`: a command that prints how the container that PROGRAM started has ended;
-- `isolation`: what the program has apart from this machine (`children.Isolation`).
+- `isolation`: what the program gets in place of this machine's own (`children.Isolation`).
+
+`main`, `_try` and the forker add `scratch`, the path that `scratch_folder` returns.
 
 On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
@@ -34,7 +37,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn
 
 # linux/prctl.h, linux/sched.h (CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER) and linux/mount.h (MS_BIND, MS_REC, MS_PRIVATE)
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -99,7 +102,7 @@ def _kill_all() -> None:
 
 
 def _clean_up(options: dict[str, Any]) -> None:
-    if options.get("scratch"):
+    if options["scratch"]:
         _remove_scratch(options)
     if options.get("cleanup"):
         import subprocess  # costs 10 ms, and most replicas have nothing to clean up
@@ -107,15 +110,16 @@ def _clean_up(options: dict[str, Any]) -> None:
         subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _name_scratch(options: dict[str, Any]) -> None:
-    """Choose the folder, `scratch`, of what a program has until its end; "" if it needs none."""
-    needed = options["isolation"]["tmp"] or options["isolation"]["changes"]
+def scratch_folder(isolation: dict[str, Any]) -> str:
+    """Return a new path for the scratch folder, which a program with this isolation has until its end; "" if it needs none."""
+    if not (isolation["tmp"] or isolation["changes"]):
+        return ""
     place = _SCRATCH if os.access(_SCRATCH, os.W_OK) else TMP
-    options["scratch"] = os.path.join(place, "vertexrig-" + os.urandom(8).hex()) if needed else ""
+    return os.path.join(place, "vertexrig-" + os.urandom(8).hex())
 
 
 def _make_scratch(isolation: dict[str, Any], scratch: str) -> None:
-    """Make that folder, with a /tmp and what overlayfs needs."""
+    """Make the scratch folder, with a /tmp and what overlayfs needs."""
     for name in ("", "changes", "overlay", "tmp") if scratch else ():
         os.mkdir(os.path.join(scratch, name), 0o700)
     if isolation["tmp"]:
@@ -150,7 +154,6 @@ def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
 
     On Linux only, where orphans are reparented to the guard, also those that `kill_marked` cannot find by their variables.
     """
-    _name_scratch(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     if not _LINUX:
@@ -220,7 +223,7 @@ def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     Args:
         isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is the new root.
         cwd: The working directory, which is covered where `isolation` has `changes`.
-        scratch: The folder that is made for what it has until its end, "" if it has nothing such.
+        scratch: The scratch folder, "" for none (`scratch_folder`).
 
     Raises:
         OSError: The system has no such namespaces or file system, or does not allow them.
@@ -330,7 +333,7 @@ def _limit() -> None:
         pass
 
 
-def _execute(argv: list[str], cwd: str, write_end: int) -> None:
+def _execute(argv: list[str], cwd: str, write_end: int) -> NoReturn:
     """Become the program; the reason goes through the pipe if that fails."""
     try:
         os.chdir(cwd)
@@ -342,7 +345,7 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
 
 def _try(options: dict[str, Any]) -> None:
     """Exit with 0 if this system can isolate a program so, otherwise with 1."""
-    _name_scratch(options)
+    options["scratch"] = scratch_folder(options["isolation"])
     child = os.fork()  # whose namespaces have ended when the scratch folder is removed
     if not child:
         isolate(options["isolation"], options["cwd"], options["scratch"])
@@ -361,20 +364,21 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options, argv = json.loads(sys.argv[2]), sys.argv[4:]
+    options["scratch"] = scratch_folder(options["isolation"])
     fork_below_guard(control, options)
     supervise(control, options, argv[0], lambda write_end: _execute(argv, options["cwd"], write_end))
 
 
-def supervise(control: socket.socket, options: dict[str, Any], name: str, begin: Callable[[int], object]) -> None:
+def supervise(control: socket.socket, options: dict[str, Any], name: str, begin: Callable[[int], NoReturn]) -> None:
     """Start a program, watch it to its end or the runner's, and leave nothing of it behind.
 
     Args:
         control: To the runner.
-        options: As on the command line.
+        options: Those of the command line, and `scratch`.
         name: The program, for messages.
-        begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
-            why it cannot. If it executes the program, it does not return, and that closes the pipe. That of a forker returns,
-            and so does this function, in the forked process: its caller then runs the program.
+        begin: Called in the forked process with the write end of a pipe. It never returns: it becomes the program (exec closes the
+            pipe), or writes the reason into the pipe and exits, or (`forker.py`) closes the pipe and raises `_Begin`, which unwinds
+            through this function to the code that runs the program.
     """
     # select() waits for the socket; a signal at the end of a child has to interrupt it, so its number goes into a pipe
     wake, wake_end = os.pipe()
@@ -398,9 +402,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         for descriptor in (read_end, control.detach(), wake, wake_end):
             os.close(descriptor)
         begin(write_end)
-        return
     os.close(write_end)
-    trouble = os.read(read_end, 4096)  # empty once the program has begun: its end of the pipe is closed by exec
+    trouble = os.read(read_end, 4096)  # empty once the program has begun: see `begin`
     os.close(read_end)
     if trouble:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))

@@ -49,7 +49,7 @@ def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
 
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /gcs cannot be shown the job runs, and a line says what that means."""
-    monkeypatch.setattr("localvertex.runner.command_line.can_show_buckets", lambda: False)
+    monkeypatch.setattr("localvertex.runner.replica_program.can_show_buckets", lambda: False)
     done = run_job(job(pool("print('ran')")), root=root, options=RunOptions(grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED"
     assert any("Files that the trainer's code writes below /gcs reach no bucket" in one for one in done.differences)

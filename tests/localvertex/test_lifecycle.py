@@ -363,7 +363,7 @@ FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}
 )  # fmt: skip
 def test_the_error_of_an_exit(stderr: str, code: int, package: bool, said: str) -> None:
     """It has the end of a traceback, why nothing started, a package's last lines, and nothing of a container without a traceback."""
-    words = policy.last_words(stderr.split("\n"), Exit(code), package=package)
+    words = policy.quoted_output(stderr.split("\n"), Exit(code), package=package)
     message = policy.exit_message("workerpool0-0", Exit(code), words, "1", "2", package=package)
     assert re.match(rf"The replica workerpool0-0 exited with a non-zero status of {said}", message), message
 
@@ -374,21 +374,23 @@ def test_a_package_s_traceback_is_cut_as_recorded() -> None:
     stderr = ["Traceback (most recent call last):", *long, f"ValueError: {'c' * 11}"]
     kept = "\n".join(stderr[-6:])
     assert len(kept) + 1 == 904
-    assert policy.last_words(stderr, Exit(1), package=True) == f"Traceback (most recent call last):\n  [...]\n{kept}"
-    assert policy.last_words(stderr, Exit(1), package=False).count("  File ") == 11
+    assert policy.quoted_output(stderr, Exit(1), package=True) == f"Traceback (most recent call last):\n  [...]\n{kept}"
+    assert policy.quoted_output(stderr, Exit(1), package=False).count("  File ") == 11
     short = ["Traceback (most recent call last):", *(one[:125] for one in long[:6]), f"ValueError: {'c' * 41}"]
     assert len("\n".join(short)) + 1 == 845
-    assert policy.last_words(short, Exit(1), package=True) == "\n".join(short)
+    assert policy.quoted_output(short, Exit(1), package=True) == "\n".join(short)
 
 
 def test_the_last_frame_stays_where_the_error_is_long() -> None:
     """A package's error whose message alone is longer than the rest still has the frame that raised it."""
     stderr = ["Traceback (most recent call last):", '  File "a.py"', '  File "b.py"', f"ValueError: {'c' * 1500}"]
-    words = policy.last_words([*stderr[:1], *stderr[1:2] * 100, *stderr[2:]], Exit(1), package=True)
+    words = policy.quoted_output([*stderr[:1], *stderr[1:2] * 100, *stderr[2:]], Exit(1), package=True)
     assert words.endswith("\n".join(stderr[2:])) and words.count("  [...]\n") == 1
 
 
-@pytest.mark.parametrize(("state", "settings"), [(states.PENDING, {"fresh": 60}), (states.QUEUED, {"queued": 60})])
+@pytest.mark.parametrize(
+    ("state", "settings"), [(states.PENDING, {"pending_for": 60}), (states.QUEUED, {"queued_for": 60})]
+)
 def test_a_job_of_a_client_is_pending_and_then_queued_for_a_moment(
     tmp_path: Path, state: str, settings: dict[str, float]
 ) -> None:

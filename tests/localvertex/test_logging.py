@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from localvertex.http import ApiError, mount
 from localvertex.jobs import resources
-from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE, Line, Splitter
+from localvertex.runner.lines import Line, Splitter
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi
 from localvertex.services.logging_query import bounds, matching, parse
@@ -465,7 +465,7 @@ def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> No
     }  # fmt: skip
     other = {"severity": "loud", "message": "ho", "timestampSeconds": int(when.timestamp()) + 1, "timestampNanos": 5}
     late = {"message": "late", "time": "2099-01-01T00:00:00Z", "timestamp": {"seconds": 1}}
-    store, splitter = LogStore(tmp_path), Splitter("workerpool0-0", "stdout", OF_PACKAGE)
+    store, splitter = LogStore(tmp_path), Splitter("workerpool0-0", "stdout", by_executor=True)
     store.write(
         "projects/1/customJobs/5",
         splitter.feed("".join(json.dumps(one) + "\n" for one in (other, late, told)).encode()),
@@ -482,11 +482,11 @@ def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> No
 def test_a_progress_bar_and_blank_lines_of_a_package() -> None:
     """Of a package each state of a progress bar is a line, and a blank line is none; of a container the lines are as written."""
     output = [b"Downloading\n\r  0%|\r 58%|", b"\r100%|\n\nend\r", b"\n"]
-    splitter = Splitter("t", "stderr", OF_PACKAGE)
+    splitter = Splitter("t", "stderr", by_executor=True)
     found = [line for data in output for line in splitter.feed(data)]
     assert [line.text for line in found] == ["Downloading", "  0%|", " 58%|", "100%|", "end"]
     assert {line.severity for line in found} == {"ERROR"} and len({line.time for line in found}) == 5
-    splitter = Splitter("t", "stderr", OF_CONTAINER)
+    splitter = Splitter("t", "stderr", by_executor=False)
     texts = [line.text for data in output for line in splitter.feed(data)]
     assert texts == ["Downloading", "\r  0%|\r 58%|\r100%|", "", "end"]
 
@@ -496,7 +496,7 @@ def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
     store = LogStore(tmp_path)
     lines = ['{"loss": NaN}', '{"loss": 1e999}', '{"text": "\\ud800"}', '{"loss": 1}']
     output = "".join(f"{line}\n" for line in lines).encode()
-    store.write("projects/1/locations/l/customJobs/1", Splitter("t", "stdout", OF_PACKAGE).feed(output))
+    store.write("projects/1/locations/l/customJobs/1", Splitter("t", "stdout", by_executor=True).feed(output))
     answer = json.loads(bytes(JSONResponse({"entries": stored(store)}).body))["entries"]
     assert [one["jsonPayload"].get("message", one["jsonPayload"]) for one in answer] == [*lines[:3], {"loss": 1}]
 

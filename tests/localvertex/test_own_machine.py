@@ -15,7 +15,7 @@ import pytest
 
 from localvertex.runner import RunOptions, children, replica
 from localvertex.runner.children import Command, Isolation
-from localvertex.runner.command_line import ReplicaProgram
+from localvertex.runner.replica_program import ReplicaProgram
 from localvertex.runner.result import JobResult
 from tests.support.jobkit import container, job, run_job
 from vertexrig.project.local import LocalImage
@@ -84,7 +84,7 @@ def test_replicas_leave_the_folder_as_it_is(folder: Path, state: str) -> None:
 
 def test_a_system_without_overlays_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the folder cannot be covered the job runs in it, and a line says what that means."""
-    monkeypatch.setattr("localvertex.runner.command_line.can_cover", lambda folder: False)
+    monkeypatch.setattr("localvertex.runner.replica_program.can_cover", lambda folder: False)
     done = run(folder, folder.parent / "state")
     assert done.state == "JOB_STATE_SUCCEEDED", done.error
     assert any(one.startswith("all replicas and trials run in the folder image itself") for one in done.differences)

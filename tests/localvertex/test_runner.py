@@ -33,7 +33,7 @@ from localvertex.runner import (
 )
 from localvertex.runner.children import Children, Command, Exit
 from localvertex.runner.containers import Choice
-from localvertex.runner.lines import OF_PACKAGE, Splitter
+from localvertex.runner.lines import Splitter
 from localvertex.runner.policy import Action, Counts, Scheduling
 from localvertex.runner.replica import user_environment
 from localvertex.runner.result import JobError
@@ -225,7 +225,10 @@ def test_an_exception_in_any_replica_fails_the_job(root: Path) -> None:
         f"The replica {name} exited with a non-zero status of 1. Termination reason: Error."
     )
     assert "ValueError: bad shape" in result.error.message and result.error.code == 3
-    assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
+    assert (
+        result.quoted_output.startswith("Traceback (most recent call last):")
+        and "on stdout" not in result.quoted_output
+    )
     assert not result.counts["restarts"] and result.counts["retries"] == 0
 
 
@@ -481,7 +484,7 @@ def test_a_full_disk(root: Path, tmp_path: Path, package: bool) -> None:
         "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec and try again."
     )
     assert result.error == JobError(policy.RESOURCE_EXHAUSTED, text)
-    assert "a disk is full" in result.hint and ("OSError" in result.traceback) == package
+    assert "a disk is full" in result.hint and ("OSError" in result.quoted_output) == package
 
 
 @pytest.mark.parametrize(
@@ -501,7 +504,7 @@ def test_which_lines_tell_of_a_full_disk(said: list[str], lacks: bool) -> None:
 
 def test_lines_carry_severity_and_data() -> None:
     """Stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
-    out, err = (Splitter("t", stream, OF_PACKAGE) for stream in ("stdout", "stderr"))
+    out, err = (Splitter("t", stream, by_executor=True) for stream in ("stdout", "stderr"))
     low = {"severity": "warning", "message": "low"}
     found = [*out.feed(b"plain\n%s\n\xff\r\nlast" % json.dumps(low).encode(), final=True), *err.feed(b"oops\n")]
     seen = [(line.severity, line.text) for line in found if line.payload is None]
@@ -511,10 +514,12 @@ def test_lines_carry_severity_and_data() -> None:
 
 @pytest.mark.whole
 def test_accelerators_are_stood_in_for(root: Path) -> None:
-    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
-    gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)
-    result, lines = ran(root, gpus)
-    assert result.succeeded and output(lines)[-1] == "4"
+    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so. Their variable is not one of
+    the service's, to which an argument may refer.
+    """
+    code, own = "print(os.environ['TRAINER_VIRTUAL_DEVICES'], *args)", "$(TRAINER_VIRTUAL_DEVICES)"
+    result, lines = ran(root, pool(code, own, acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4))
+    assert result.succeeded and output(lines)[-1] == f"4 {own}"
     assert "4 x NVIDIA_H100_80GB" in result.differences[0]
     service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
     assert all(f"Difference: {said}." in service for said in result.differences)

@@ -58,7 +58,7 @@ def test_versions_that_a_package_brought_are_those_compared(tmp_path: Path, dist
     about = tmp_path / f"env/lib/python3.10/site-packages/{distribution}-2.17.1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Name: {distribution}\nVersion: 2.17.1\n")
-    seen = packages.with_own(base, tmp_path / "env/bin/python")
+    seen = packages.with_layer(base, tmp_path / "env/bin/python")
     assert seen.installed == {**base.installed, framework: "2.17.1"}
 
 

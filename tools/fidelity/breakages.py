@@ -243,7 +243,7 @@ BREAKAGES = (
     Breakage("an error has no address of the logs", _EXIT, _after(lambda text: text.partition("\nTo find out")[0]), ("failing",)),
     Breakage("an error has one line break before the address", _EXIT, _after(lambda text: text.replace("\n\nTo find", "\nTo find")), ("failing",)),
     Breakage("an error ends with a hint of ours", _EXIT, _after(lambda text: f"{text} Hint: look."), ("failing",)),
-    Breakage("an error has no traceback", f"{_LOCAL}runner.policy:last_words", _instead(lambda stderr: ""), ("failing",)),
+    Breakage("an error has no traceback", f"{_LOCAL}runner.policy:quoted_output", _instead(lambda stderr: ""), ("failing",)),
     Breakage("the exit status is always 1", _EXIT, _after(lambda text: text.replace("status of 3", "status of 1")), ("exiting",)),
     Breakage("want of memory has other words", f"{_LOCAL}runner.policy:lacking", _instead(lambda *_: JobError(8, "Out of memory.")), ("memory",)),
     Breakage("a stock-out has other words", f"{_LOCAL}runner.policy:stockout_message", _instead(lambda region: "No machines."), ("stockout",)),

@@ -239,7 +239,7 @@ def starting() -> Iterator[Target]:
     import tempfile
 
     from localvertex.front import control
-    from localvertex.jobs.settings import FRESH_S, QUEUED_S, Settings
+    from localvertex.jobs.settings import PENDING_FOR_S, QUEUED_FOR_S, Settings
     from localvertex.runner import RunOptions
     from localvertex.runner.children import can_show_buckets
     from tools.fidelity import target
@@ -256,7 +256,9 @@ def starting() -> Iterator[Target]:
         )
         # Longer than `local up` has it: what looks at a job that is QUEUED shares the machine with the jobs of other rows.
         with server.running(
-            Settings(Path(folder) / "state", slots=8, options=run, fresh=FRESH_S, queued=4 * QUEUED_S)
+            Settings(
+                Path(folder) / "state", slots=8, options=run, pending_for=PENDING_FOR_S, queued_for=4 * QUEUED_FOR_S
+            )
         ) as started:
             control.make_bucket(started, _BUCKET)
             yield target.local(started, _BUCKET)

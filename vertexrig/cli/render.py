@@ -112,7 +112,7 @@ def command(
 
 def _write(one: Prepared, output_file: Path | None) -> Path:
     """Write the YAML to `output_file`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
-    path = output_file or one.file
+    path = output_file or one.yaml_file
     write_text(path, one.rendered.text, below=None if output_file else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
     folder = one.document.output_folder

@@ -188,7 +188,7 @@ class Explanation:
         identity = dataclasses.replace(UNKNOWN, region=self.region or UNKNOWN.region, trial=self.trial)
         service = cluster.service_environment(self.replicas, replica, self.job, identity)
         service |= {"MASTER_PORT": _PORT} if "MASTER_PORT" in service else {}
-        own = next(pool.env for pool in self.pools if pool.index == replica.pool)
+        own = next(pool.env for pool in self.pools if pool.index == replica.pool_index)
         entries = [{"name": name, "value": value} for name, value in own.items()]
         return service | cluster.own_environment(entries, service)
 
@@ -373,11 +373,15 @@ def data(explanation: Explanation) -> dict[str, Any]:
 def replica_data(explanation: Explanation, replica: Replica) -> dict[str, Any]:
     """Return the environment of one replica as plain values for JSON; `environment` holds the exact texts, except for secrets."""
     return {
-        "replica": dataclasses.asdict(replica),
+        "replica": _fields(replica),
         "tf_config": explanation.tf_config(replica),
         "cluster_spec": explanation.cluster_spec(replica),
         "environment": explanation.environment(replica),
     }
+
+
+def _fields(one: Replica) -> dict[str, Any]:
+    return {"name": one.name, "pool": one.pool_index, "index": one.index, "role": one.role, "address": one.address}
 
 
 def _replica(explanation: Explanation, one: Replica, ranks: Mapping[str, int]) -> dict[str, Any]:
@@ -385,7 +389,7 @@ def _replica(explanation: Explanation, one: Replica, ranks: Mapping[str, int]) -
     cloud, trial = f"{UNKNOWN.job_id}-{one.name}", explanation.trial
     config = cluster.tf_config((one, one), one, {}, trial, cloud) if explanation.distributed else None
     return {
-        **dataclasses.asdict(one),
+        **_fields(one),
         "rank": ranks.get(one.name),
         "tf_config_task": None if config is None else config["task"],
         "cluster_spec_task": cluster.cluster_spec((one,), one, explanation.job, trial)["task"],

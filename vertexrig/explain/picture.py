@@ -50,7 +50,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
 
 def replica_text(explanation: Explanation, replica: Replica) -> str:
     """Return the environment of one replica, with its JSON on several lines."""
-    pool = next(pool for pool in explanation.pools if pool.index == replica.pool)
+    pool = next(pool for pool in explanation.pools if pool.index == replica.pool_index)
     of_trial = f" of trial {explanation.trial}" if explanation.trial else ""
     lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
     environment = explanation.environment(replica)
@@ -128,7 +128,7 @@ def _accelerator(pool: PoolFacts) -> str:
 def _replicas(pool: PoolFacts, replicas: Sequence[Replica]) -> str:
     """Return `[worker 0 to 8]`."""
     label = "server" if pool.label == "reduction server" else pool.label
-    return f"[{label} {_range([one.index for one in replicas if one.pool == pool.index])}]"
+    return f"[{label} {_range([one.index for one in replicas if one.pool_index == pool.index])}]"
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -23,7 +23,8 @@ class Rehearsal:
         run: The run whose output folder that is, "" if all runs of the job share one.
         metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
         failed_replica: The replica that failed the job, "" if none did.
-        traceback: The end of the failed replica's output.
+        quoted_output: What the error quotes of the failed replica's output: its last traceback or its last lines; after a failed installation,
+            pip's last lines. "" if it quotes nothing.
         hint: What the failure usually means.
         differences: A sentence for each thing that is not as on Vertex AI.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
@@ -41,7 +42,7 @@ class Rehearsal:
     run: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     failed_replica: str = ""
-    traceback: str = ""
+    quoted_output: str = ""
     hint: str = ""
     differences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

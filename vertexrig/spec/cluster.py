@@ -42,17 +42,22 @@ class Replica:
 
     Args:
         name: `workerpool1-0`, as logs and error messages name it.
-        pool: Index of its worker pool.
+        pool_index: Index of its worker pool.
         index: Its index within the pool, from 0.
         role: TF_CONFIG task type: chief, worker, ps or evaluator.
         address: `host:port` its peers reach it at.
     """
 
     name: str
-    pool: int
+    pool_index: int
     index: int
     role: str
     address: str
+
+    @property
+    def host(self) -> str:
+        """The host in its address."""
+        return self.address.rpartition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,14 @@ class Identity:
     trial: str = ""
 
 
+def cloud_host(pool: int, index: int, token: str) -> str:
+    """Return a replica's host as the service names it: `cmle-training-workerpool0-<token>-0`."""
+    return f"cmle-training-workerpool{pool}-{token}-{index}"
+
+
 def cloud_address(token: str = "0123456789") -> Address:
-    """Return a function that gives addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
-    return lambda pool, index: f"cmle-training-workerpool{pool}-{token}-{index}:2222"
+    """Return a function that gives addresses as the service forms them: `cloud_host` with port 2222."""
+    return lambda pool, index: f"{cloud_host(pool, index, token)}:2222"
 
 
 def role(pool: int) -> str:
@@ -103,8 +113,8 @@ def cluster_spec(
     """
     cluster: dict[str, list[str]] = {}
     for replica in all_replicas:
-        cluster.setdefault(f"workerpool{replica.pool}", []).append(replica.address)
-    task: dict[str, Any] = {"type": f"workerpool{one.pool}", "index": one.index}
+        cluster.setdefault(f"workerpool{replica.pool_index}", []).append(replica.address)
+    task: dict[str, Any] = {"type": f"workerpool{one.pool_index}", "index": one.index}
     if trial:
         task["trial"] = trial
     program = executor_job(_pool(job, one))
@@ -113,7 +123,7 @@ def cluster_spec(
 
 def _pool(job: Mapping[str, Any], one: Replica) -> Pool:
     pools = job.get("workerPoolSpecs") or ()
-    return Pool(one.pool, "", pools[one.pool] if one.pool < len(pools) else {})
+    return Pool(one.pool_index, "", pools[one.pool_index] if one.pool_index < len(pools) else {})
 
 
 def executor_job(pool: Pool) -> str:
@@ -163,7 +173,7 @@ def ranks(all_replicas: Sequence[Replica]) -> dict[str, int]:
     """PyTorch's rank of each replica that has one, by name: the chief 0, then workers, then evaluators; none in a job of one."""
     if len(all_replicas) < 2:
         return {}
-    ranked = (replica.name for replica in all_replicas if replica.pool in _RANKED_POOLS)
+    ranked = (replica.name for replica in all_replicas if replica.pool_index in _RANKED_POOLS)
     return {name: rank for rank, name in enumerate(ranked)}
 
 

@@ -30,10 +30,11 @@ def short(state: str) -> str:
 
 
 def has_run(body: Mapping[str, Any]) -> bool:
-    """Whether a job or study is running or has been.
+    """Whether a job or study is running or has been, by the form of startTime: whole seconds once it has run, microseconds while it only
+    waited.
 
-    The API says that startTime is when it first ran. One that is QUEUED was seen to have a startTime, too, in microseconds
-    (cloud-custodian, recordings of 2026-07-08), where that of one that ran has whole seconds (recordings of 2021 and 2022).
+    The API says that startTime is when it first ran; that of one that ran has whole seconds (recordings of 2021 and 2022). One that is
+    QUEUED was seen to have a startTime, too, in microseconds (cloud-custodian, recordings of 2026-07-08).
     """
     start = str(body.get("startTime") or "")
     return bool(start) and (body.get("state") in (RUNNING, of_pipeline(RUNNING)) or "." not in start)

@@ -83,7 +83,7 @@ class Prepared:
         return self.view.name if self.candidate == 1 else f"candidate {self.candidate} of {self.view.name}"
 
     @property
-    def file(self) -> Path:
+    def yaml_file(self) -> Path:
         """Where verbs write the YAML unless a file is named: below build/jobs, by the project's environment and the candidate."""
         name = self.view.name if self.candidate == 1 else f"{self.view.name}.{self.candidate}"
         return self.workspace.loaded.folder / "build/jobs" / self.workspace.loaded.env / f"{name}.yaml"
@@ -447,5 +447,5 @@ def _container_pool(document: spec.Document) -> spec.Pool | None:
 
 def _module_of(pool: spec.Pool) -> str:
     """Return the module that a pool on an image of the project runs; empty if it runs the trainer's module."""
-    command = [str(word) for word in (pool.container or {}).get("command", ())]
+    command = pool.command
     return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else ""

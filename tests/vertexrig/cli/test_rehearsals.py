@@ -266,9 +266,12 @@ def test_a_traceback_is_shown_once(here: Path, name: str, quiet: bool) -> None:
     ],
 )
 def test_hints_are_in_the_rehearsal_and_its_log(here: Path, words: tuple[str, ...], hint: str) -> None:
-    """What a failure usually means is in the rehearsal and in the job's log; the job's error is as the service writes it."""
+    """What a failure usually means is in the rehearsal and in the job's log, whose lines are shown; the job's error is as the service
+    writes it.
+    """
     done = run("rehearse", *words, "--format=json", fails=JobFailedError)
     assert hint in json.loads(done.stdout)["hint"]
+    assert hint in done.stderr and "hint: " not in done.stderr
     kept = History(here / ".vertexrig").all()[0]
     assert "exited with a non-zero status of" in kept.job.error
     log = max((here / ".vertexrig/jobs").glob("*/logs/service.log"), key=lambda path: path.stat().st_mtime)
