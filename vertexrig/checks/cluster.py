@@ -196,7 +196,7 @@ RULES = (
     Rule("reduction-gpu", Severity.WARNING, "The Reduction Server has no GPU.", DISTRIBUTED, reduction_gpu),
     Rule("reduction-workers", Severity.WARNING, "The Reduction Server serves several GPU workers.",
          DISTRIBUTED, reduction_workers),
-    Rule("reduction-framework", Severity.WARNING, "The workers' framework knows the Reduction Server.",
+    Rule("reduction-framework", Severity.WARNING, "The workers' framework supports the Reduction Server.",
          DISTRIBUTED, reduction_framework),
     Rule("reduction-machine", Severity.INFO, "The Reduction Server runs on the recommended machine.",
          DISTRIBUTED, reduction_machine),

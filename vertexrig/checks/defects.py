@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
     Rule("module-idle", _E, "The module that is run does more than define things.", join(_PYTHON, PACKAGE_DOC), module_runs),
     Rule("arguments-unread", _E, "A trainer that is given arguments parses those of its command line.",
          _ARGPARSE, command_line_read),
-    Rule("notebook-line", _E, "The trainer calls nothing that is there in a notebook only.", _PYTHON, notebook_only),
-    Rule("environment-unset", _E, "A variable that the trainer cannot do without is set.",
+    Rule("notebook-line", _E, "The trainer calls no function that exists only in a notebook.", _PYTHON, notebook_only),
+    Rule("environment-unset", _E, "Every environment variable that the trainer requires is set.",
          join(REST, DISTRIBUTED), variable_set),
 )  # fmt: skip

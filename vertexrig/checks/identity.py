@@ -165,7 +165,8 @@ def reservation_region(document: Document, context: Context) -> Iterator[Problem
 RULES = (
     Rule("service-account", Severity.ERROR, "serviceAccount is the address of a service account.",
          join(REST, SERVER), service_account, "safe"),
-    Rule("account-roles", Severity.INFO, "A service account of your own may write logs.", PRACTICE, account_roles),
+    Rule("account-roles", Severity.INFO, "A custom service account has a role that allows it to write logs.",
+         PRACTICE, account_roles),
     Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
     Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
          SDK, tensorboard_account),
@@ -174,7 +175,7 @@ RULES = (
     Rule("experiment-where", Severity.WARNING, "experiment is set on a job of one replica without TPUs.",
          EXPERIMENTS, experiment_where),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
-    Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
+    Rule("persistent-resource", Severity.ERROR, "persistentResourceId has the form of an id.",
          join(SERVER, REST), persistent_resource, "safe"),
     Rule("reservation", Severity.ERROR, "reservationAffinity is complete.", join(RESERVATION_DOC, SDK), reservation),
     Rule("reservation-region", Severity.WARNING, "The reservation is in the job's region.",

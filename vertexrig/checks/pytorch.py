@@ -166,9 +166,9 @@ def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("torch-backend", _E, "PyTorch's processes are joined by nccl on GPUs and by gloo on CPUs.", _TORCH, backend),
-    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
+    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not default WORLD_SIZE to 1.",
          _RANKS, world_size),
-    Rule("torch-sampler", _W, "PyTorch replicas that train one model share the examples out.",
+    Rule("torch-sampler", _W, "PyTorch replicas that train one model split the examples between them.",
          join(_TORCH, PRACTICE), sampler),
     Rule("torch-saving", _W, "Of several PyTorch replicas, one writes the model.", join(DISTRIBUTED, PRACTICE), saving),
     Rule("torch-idle-gpus", _W, "A PyTorch trainer on a machine with several GPUs has a process for each.",

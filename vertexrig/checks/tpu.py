@@ -135,7 +135,7 @@ RULES = (
     Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown, "safe"),
     Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology is set only with machines that take one.",
          TRAIN_COMPUTE, topology_on_machine, "unsafe"),
-    Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
+    Rule("tpu-accelerator-fields", Severity.ERROR, "A machine type that takes a tpuTopology has neither acceleratorType nor acceleratorCount.",
          TRAIN_COMPUTE, accelerator_fields, "unsafe"),
     Rule("tpu-one-pool", Severity.ERROR, "A TPU job has one worker pool.", TRAIN_COMPUTE, one_pool),
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),

@@ -492,7 +492,7 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known, "safe"),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
     Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported, "safe"),
-    Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
+    Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes a string such as "128.0".', _FLOATS, float_text),
     Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
     Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
     Rule("boolean-flag", _E, "No false value is passed to a type=bool flag, which reads it as true.",
