@@ -50,7 +50,7 @@ def name_defined(document: Document, context: Context) -> Iterator[Problem]:
 def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "attribute"):
         attribute = defect.text.rpartition(".")[2]
-        message = f"{defect.where}: {defect.text} is read, and no flag of the trainer makes {attribute!r}"
+        message = f"{defect.where}: {defect.text} is read, but no flag of the trainer defines {attribute!r}"
         hint = f". Did you mean {defect.nearest!r}?" if defect.nearest else ""
         declare = f"declare --{attribute} in the trainer"
         fix = f"write {defect.text.rpartition('.')[0]}.{defect.nearest}, or {declare}" if defect.nearest else declare
@@ -68,7 +68,7 @@ def module_runs(document: Document, context: Context) -> Iterator[Problem]:
         call = (
             f'add: if __name__ == "__main__": {defect.nearest}()' if defect.nearest else "call the training at its end"
         )
-        yield Problem(pool.program_path, message, f"{call}; or name the module that does")
+        yield Problem(pool.program_path, message, f"{call}; or name the module that trains")
 
 
 def command_line_read(document: Document, context: Context) -> Iterator[Problem]:

@@ -83,10 +83,12 @@ def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     if not several and not use.joins_alone:
         return  # what joins processes is behind a condition that one process does not meet
     if names == {"nccl"} and not gpus:
-        message = f"the trainer joins its processes by nccl ({_where(use.backends)}), which needs a GPU in each; the machines have none"
+        message = f"the trainer uses the nccl backend ({_where(use.backends)}), which needs a GPU for each process; the machines have none"
         yield Problem(path, message, 'use "gloo" where torch.cuda.is_available() is false, or machines with GPUs')
     elif names == {"gloo"} and gpus and several:
-        message = f"the trainer joins its processes by gloo ({_where(use.backends)}), which moves each gradient through the CPU"
+        message = (
+            f"the trainer uses the gloo backend ({_where(use.backends)}), which moves each gradient through the CPU"
+        )
         yield Problem(path, message, 'use "nccl" where torch.cuda.is_available()', Severity.WARNING)
 
 
@@ -118,7 +120,7 @@ def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 @_plain
 def cuda(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     if use.cuda and not gpus and not use.asks_for_cuda:
-        message = f"the trainer uses a GPU without asking for one ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
+        message = f"the trainer uses a GPU without checking torch.cuda.is_available() ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
         fix = "choose the device by torch.cuda.is_available(), or add an accelerator"
         yield Problem(f"{pools[0].path}.machineSpec", message, fix)
 

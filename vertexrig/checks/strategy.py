@@ -102,7 +102,9 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
     if cluster is None or not cluster.servers or SERVER in cluster.strategies:
         return
     pool = next(pool for pool in cluster.pools if pool.index == 2)
-    message = f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}"
+    message = (
+        f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}; it would not use them"
+    )
     severity = None if cluster.strategies else Severity.WARNING
     yield Problem(pool.path, message, "remove the pool, or use ParameterServerStrategy", severity)
 
@@ -110,7 +112,7 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
 def server_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
     if cluster is not None and cluster.strategies == {SERVER}:
-        yield from _server_pools(document, cluster, "the trainer knows ParameterServerStrategy only")
+        yield from _server_pools(document, cluster, "the trainer has only ParameterServerStrategy")
 
 
 def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: str = "") -> Iterator[Problem]:
@@ -124,9 +126,7 @@ def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
     if cluster is not None and cluster.strategies == {MULTI} and not cluster.workers and not cluster.tpu:
-        message = (
-            "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
-        )
+        message = "the trainer has only MultiWorkerMirroredStrategy, and there is no pool 1: it runs as a single worker"
         yield Problem(f"{document.job_path}workerPoolSpecs", message, "add workers as pool 1, or use MirroredStrategy")
 
 
@@ -139,7 +139,7 @@ def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
         fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
     elif not cluster.tpu and cluster.strategies == {TPU}:
-        message = "the trainer knows TPUStrategy only, and the job has no TPU"
+        message = "the trainer has only TPUStrategy, and the job has no TPU"
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, "choose a TPU machine, or another strategy")
 
 
@@ -223,7 +223,10 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
         location = keras.get("keras") or keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
         message = f"{location.text} ({location.where}) is Keras 3 on {image}, which fails in fit() on several workers"
-        fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
+        fix = (
+            "import tf_keras and add it to requirements.txt; if the code uses tf.keras, add tf_keras and set "
+            "TF_USE_LEGACY_KERAS=1 before importing it"
+        )
         yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
         return
 

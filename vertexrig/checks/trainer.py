@@ -303,7 +303,7 @@ def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Poo
         if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
             message = f"{item.name} type=bool ({item.flag.where}) reads {item.value!r} as True"
             fix, key_fix = (
-                f"leave it out, write {words}, or parse the text in the trainer"
+                f"leave it out, write {words}, or parse the string in the trainer"
                 for words in (f'"{item.name}="', f'{item.name.lstrip("-")}: ""')
             )
             yield Problem(item.path, message, fix, key_fix=key_fix)
