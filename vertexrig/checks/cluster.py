@@ -14,12 +14,14 @@ def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
     if document.pools or document.refused_at(path):
         return
     if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
-        yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
+        yield Problem(
+            "trialJobSpec", "the file has no trialJobSpec, which describes the job of each trial", "write trialJobSpec"
+        )
     elif _completed_by_flags(document):
         text = "the file has no worker pools: gcloud takes them from its flag --worker-pool-spec, and refuses the file alone"
         yield Problem(path, text, "add --worker-pool-spec to the command, or write workerPoolSpecs", Severity.WARNING)
     else:
-        yield Problem(path, "a job has at least one worker pool", "write workerPoolSpecs")
+        yield Problem(path, "the job has no worker pool; it needs at least one", "write workerPoolSpecs")
 
 
 def _completed_by_flags(document: Document) -> bool:
@@ -79,7 +81,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
             if context.submit:  # which sends a job of the project through the API
                 yield Problem(pool.path, text, f"send it through the API: {context.submit}", Severity.WARNING)
             else:
-                yield Problem(pool.path, text, "submit it through the API, or put no pool after it and leave it out")
+                yield Problem(pool.path, text, "submit it through the API; or, if no pool follows it, leave it out")
 
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
@@ -132,7 +134,7 @@ def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
     for pool in _reducers(document, context):
         if has_gpu(pool, context.catalog):
             best = context.catalog.limits.text("reduction_server.machine")
-            text = f"a Reduction Server uses no GPU; {pool.machine_type} pays for GPUs that stay idle"
+            text = f"a Reduction Server uses no GPU; the GPUs of {pool.machine_type} would be idle and billed"
             yield Problem(f"{pool.path}.machineSpec", text, f"write machineType: {best} without accelerators")
 
 
@@ -173,8 +175,11 @@ def reduction_machine(document: Document, context: Context) -> Iterator[Problem]
     best = context.catalog.limits.text("reduction_server.machine")
     for pool in _reducers(document, context):
         if pool.machine_type != best and not has_gpu(pool, context.catalog):
-            text = f"{best} is recommended for Reduction Servers, as many as match the bandwidth of pools 0 and 1"
-            yield Problem(f"{pool.path}.machineSpec.machineType", text)
+            text = (
+                f"pool {pool.index} has {pool.machine_type or 'no machine type'}; {best} is recommended for a Reduction Server, "
+                "with as many replicas as match the bandwidth of pools 0 and 1"
+            )
+            yield Problem(f"{pool.path}.machineSpec.machineType", text, f"write machineType: {best}")
 
 
 RULES = (
@@ -196,7 +201,7 @@ RULES = (
     Rule("reduction-gpu", Severity.WARNING, "The Reduction Server has no GPU.", DISTRIBUTED, reduction_gpu),
     Rule("reduction-workers", Severity.WARNING, "The Reduction Server serves several GPU workers.",
          DISTRIBUTED, reduction_workers),
-    Rule("reduction-framework", Severity.WARNING, "The workers' framework knows the Reduction Server.",
+    Rule("reduction-framework", Severity.WARNING, "The workers' framework supports the Reduction Server.",
          DISTRIBUTED, reduction_framework),
     Rule("reduction-machine", Severity.INFO, "The Reduction Server runs on the recommended machine.",
          DISTRIBUTED, reduction_machine),

@@ -50,11 +50,11 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
     if context.trainer_unused:
         pool = next((pool for pool in document.pools if not pool.empty), None)
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
-        fix = "name the image's Dockerfile or its folder, write command: [python, -m, MODULE], or leave --trainer out"
+        fix = "name the image's Dockerfile or its folder with --trainer, write command: [python, -m, MODULE], or leave --trainer out"
         message, severity = "the job does not run the trainer that --trainer names", None
         # a script, a program that is not Python's or an image made elsewhere may start it
         if not context.trainer_recognised:
-            message, severity = "whether the job runs the trainer that --trainer names is not known", Severity.INFO
+            message, severity = "it is not known whether the job runs the trainer that --trainer names", Severity.INFO
         # the image's name may still be filled in: it says nothing about the program
         keys = {path, *(f"{path}.{key}" for key in ("command", "args", "pythonModule"))}
         sure = pool is not None and keys.isdisjoint(document.placeholders)
@@ -293,11 +293,10 @@ def command_known(document: Document, trainer: TrainerSource, pools: list[Pool])
 def hydra_override(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for defect in (one for one in trainer.defects if one.kind == "left-out" and pools[0].container is None):
         message = (
-            f"{defect.where}: Hydra reads the folder {defect.text!r}, which is not packed with a module of no package"
+            f"{defect.where}: Hydra reads the folder {defect.text!r}, which is left out of the trainer package because "
+            "the module is not in a Python package"
         )
-        fix = (
-            "put the module and the folder into a package, a folder with an __init__.py, and name that as trainer.path"
-        )
+        fix = "put the module and the folder into a Python package (a folder with an __init__.py), and name that as trainer.path"
         yield Problem(pools[0].program_path, message, fix, Severity.WARNING)
     if trainer.parsers != {"hydra"}:
         return

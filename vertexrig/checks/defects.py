@@ -50,7 +50,7 @@ def name_defined(document: Document, context: Context) -> Iterator[Problem]:
 def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
     for pool, defect in _running(document, context, "attribute"):
         attribute = defect.text.rpartition(".")[2]
-        message = f"{defect.where}: {defect.text} is read, and no flag of the trainer makes {attribute!r}"
+        message = f"{defect.where}: {defect.text} is read, but no flag of the trainer defines {attribute!r}"
         hint = f". Did you mean {defect.nearest!r}?" if defect.nearest else ""
         declare = f"declare --{attribute} in the trainer"
         fix = f"write {defect.text.rpartition('.')[0]}.{defect.nearest}, or {declare}" if defect.nearest else declare
@@ -68,7 +68,7 @@ def module_runs(document: Document, context: Context) -> Iterator[Problem]:
         call = (
             f'add: if __name__ == "__main__": {defect.nearest}()' if defect.nearest else "call the training at its end"
         )
-        yield Problem(pool.program_path, message, f"{call}; or name the module that does")
+        yield Problem(pool.program_path, message, f"{call}; or name the module that trains")
 
 
 def command_line_read(document: Document, context: Context) -> Iterator[Problem]:
@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
     Rule("module-idle", _E, "The module that is run does more than define things.", join(_PYTHON, PACKAGE_DOC), module_runs),
     Rule("arguments-unread", _E, "A trainer that is given arguments parses those of its command line.",
          _ARGPARSE, command_line_read),
-    Rule("notebook-line", _E, "The trainer calls nothing that is there in a notebook only.", _PYTHON, notebook_only),
-    Rule("environment-unset", _E, "A variable that the trainer cannot do without is set.",
+    Rule("notebook-line", _E, "The trainer calls no function that exists only in a notebook.", _PYTHON, notebook_only),
+    Rule("environment-unset", _E, "Every environment variable that the trainer requires is set.",
          join(REST, DISTRIBUTED), variable_set),
 )  # fmt: skip

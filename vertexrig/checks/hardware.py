@@ -65,8 +65,8 @@ def _unknown(name: str, catalog: Catalog) -> tuple[str, str | tuple[Edit, ...]]:
     if gke is not None:
         known = _VERTEX_TPU.get(gke[1])
         choices = ", ".join(name for name in _VERTEX_TPU if name != "v5")  # v5 is GKE's own name of v5e
-        asked = f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {choices}, not on {gke[1]}"
-        return f"{text} It is a name of GKE's TPU slices: {asked}", f"write {known}" if known else ""
+        asked = f"On Vertex AI, use {known}" if known else f"Vertex AI trains on TPU {choices}, not on {gke[1]}"
+        return f"{text} It is a GKE name of a TPU slice. {asked}", f"write {known}" if known else ""
     sizes = _sizes(name, catalog)
     if sizes:
         enough = _instead(name, catalog)
@@ -76,7 +76,7 @@ def _unknown(name: str, catalog: Catalog) -> tuple[str, str | tuple[Edit, ...]]:
     if best:
         return f"{text} Did you mean {best!r}?", write(best)
     families = ", ".join(sorted({row.family for row in catalog.machines.values()}))
-    return f"{text} `vertexrig catalog machines` prints it: {families}.", ""
+    return f"{text} `vertexrig catalog machines` prints the list. Families: {families}.", ""
 
 
 def _impossible(name: str, catalog: Catalog) -> bool:
@@ -217,7 +217,8 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if len(row.accelerators) == 1:
             name, counts = next(iter(row.accelerators.items()))
             edits = (*write(name, path), *write(counts[0], machine_path(pool, "acceleratorCount")))
-        yield Problem(path, f"{row.name} is used with its accelerators only: {_taken(row, context)}", edits=edits)
+        text = f"{row.name} has built-in accelerators, but acceleratorType is not set. Allowed (with counts): {_taken(row, context)}"
+        yield Problem(path, text, "" if edits else "write acceleratorType and acceleratorCount", edits=edits)
 
 
 def accelerator_on_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -315,8 +316,8 @@ def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
     for pool in _on_demand(document):
         if pool.machine_type in names:
             text = (
-                f"an article of 2025-08 says that {pool.machine_type} is not offered on demand for training; "
-                "scripts of GreggHelt2/structure-prompt-adapter request a3-highgpu-1g on demand, and Google's page says nothing"
+                f"reports differ on whether {pool.machine_type} is available on demand for training, and Google's "
+                "documentation does not say"
             )
             fix = "if no machine comes, write scheduling.strategy: FLEX_START or SPOT"
             yield Problem(machine_path(pool, "machineType"), text, fix)
@@ -326,7 +327,7 @@ def scarce_capacity(document: Document, context: Context) -> Iterator[Problem]:
     for pool in _on_demand(document):
         row = context.catalog.accelerators.get(pool.accelerator_type)
         if row is not None and "capacity" in row.note:
-            text = f"{row.name}: capacity is recommended to come from a shared reservation or Spot VMs"
+            text = f"Google recommends a shared reservation or Spot VMs for {row.name}"
             yield Problem(machine_path(pool, "acceleratorType"), text)
 
 
@@ -369,7 +370,8 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
     kinds = list(dict.fromkeys(pool.accelerator_type for pool in pools))
     if len(kinds) > 1:
         path = f"{document.job_path}workerPoolSpecs"
-        yield Problem(path, f"all GPUs of a job must be in one zone of the region: {', '.join(kinds)}")
+        text = f"the pools use different GPUs ({', '.join(kinds)}), and all GPUs of a job must be in one zone"
+        yield Problem(path, text, "check that one zone of the region offers all of them")
 
 
 def processes_asked(line: Sequence[str]) -> int:

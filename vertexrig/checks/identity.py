@@ -61,7 +61,7 @@ def tensorboard(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, text, sure="://" in name)
     elif context.region and found[1] != context.region:
         text = f"the TensorBoard is in {found[1]}, the job in {context.region}: both must be in one region"
-        yield Problem(path, text, "name a TensorBoard of the job's region", Severity.WARNING)
+        yield Problem(path, text, "name a TensorBoard in the job's region", Severity.WARNING)
 
 
 def tensorboard_account(document: Document, context: Context) -> Iterator[Problem]:
@@ -111,7 +111,8 @@ def kms_key(document: Document, context: Context) -> Iterator[Problem]:
             form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
             yield Problem(path, f"{name!r} is not a key: {form}")
         elif found is not None and context.region not in ("", found[1]):
-            yield Problem(path, f"the key is in {found[1]}, the job in {context.region}: both must be in one region")
+            text = f"the key is in {found[1]}, the job in {context.region}: both must be in one region"
+            yield Problem(path, text, "name a key in the job's region")
 
 
 def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:
@@ -136,7 +137,8 @@ def reservation(document: Document, context: Context) -> Iterator[Problem]:
         kind, values = affinity.get("reservationAffinityType", "TYPE_UNSPECIFIED"), affinity.get("values", [])
         if kind == "TYPE_UNSPECIFIED":
             choices = ", ".join(limits.names("reservation.types"))
-            yield Problem(f"{path}.reservationAffinityType", f"reservationAffinityType is one of {choices}")
+            text = f"reservationAffinityType is not set; it is one of {choices}"
+            yield Problem(f"{path}.reservationAffinityType", text, "write reservationAffinityType")
         elif kind != "SPECIFIC_RESERVATION":
             if values or affinity.get("key"):
                 text = f"key and values belong to SPECIFIC_RESERVATION, not to {kind}"
@@ -158,14 +160,16 @@ def reservation_region(document: Document, context: Context) -> Iterator[Problem
             parts = value.split("/")
             zone = parts[3] if len(parts) == 6 and parts[2] == "zones" else ""
             if zone and zone.rpartition("-")[0] != context.region:
-                text = f"the reservation is in zone {zone}, the job in {context.region}"
-                yield Problem(f"{machine_path(pool, 'reservationAffinity')}.values[{number}]", text)
+                text = f"the reservation is in zone {zone}, the job in {context.region}: both must be in one region"
+                path = f"{machine_path(pool, 'reservationAffinity')}.values[{number}]"
+                yield Problem(path, text, "name a reservation in the job's region")
 
 
 RULES = (
     Rule("service-account", Severity.ERROR, "serviceAccount is the address of a service account.",
          join(REST, SERVER), service_account, "safe"),
-    Rule("account-roles", Severity.INFO, "A service account of your own may write logs.", PRACTICE, account_roles),
+    Rule("account-roles", Severity.INFO, "A custom service account has a role that allows it to write logs.",
+         PRACTICE, account_roles),
     Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
     Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
          SDK, tensorboard_account),
@@ -174,7 +178,7 @@ RULES = (
     Rule("experiment-where", Severity.WARNING, "experiment is set on a job of one replica without TPUs.",
          EXPERIMENTS, experiment_where),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
-    Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
+    Rule("persistent-resource", Severity.ERROR, "persistentResourceId has the form of an id.",
          join(SERVER, REST), persistent_resource, "safe"),
     Rule("reservation", Severity.ERROR, "reservationAffinity is complete.", join(RESERVATION_DOC, SDK), reservation),
     Rule("reservation-region", Severity.WARNING, "The reservation is in the job's region.",

@@ -133,7 +133,7 @@ def image_form(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if uri and (len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri)):
-            text = f"{quoted(uri)} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
+            text = f"{quoted(uri)} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, with PROJECT to IMAGE in lower case"
             bare = uri.partition("://")[2] if uri.startswith(("http://", "https://")) else ""
             yield Problem(_path(pool), text, edits=write(bare))
         elif uri not in seen:
@@ -145,7 +145,7 @@ def _registry(path: str, uri: str) -> Iterator[Problem]:
     """Yield a second registry's host where the project belongs, or a project that cannot exist."""
     host, project = _place(uri)
     if _GOOGLE_HOST.fullmatch(project) and (_GOOGLE_HOST.fullmatch(host) or host in _DOCKER_HUB):
-        text = f"{uri[:120]} names two registry hosts; {host} takes the second, {project}, for a project or a user, and none has that name"
+        text = f"{uri[:120]} names two registry hosts; {host} reads the second, {project}, as a project or user, and none has that name"
         yield Problem(path, text, edits=write(uri.partition("/")[2]))
     elif _GOOGLE_HOST.fullmatch(host) and project and not _may_be_project(project):
         text = (
@@ -251,7 +251,8 @@ def image_tag(document: Document, context: Context) -> Iterator[Problem]:
         if "@" in uri:  # a digest names one image, whatever the tag before it
             continue
         if _in_repository(uri, context.catalog) and uri not in (_bare(uri), f"{_bare(uri)}:{wanted}"):
-            text = f"prebuilt images are used with the tag {wanted} only"
+            tag = uri.removeprefix(f"{_bare(uri)}:")
+            text = f"{_bare(uri)[:120]} has the tag {quoted(tag)}; prebuilt images have only the tag {wanted}"
             yield Problem(_path(pool), text, edits=write(f"{_bare(uri)}:{wanted}"))
 
 
@@ -279,8 +280,8 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
             continue  # it is of another registry, which the rule image-form finds
         seen.add(pool.image)
         text = (
-            f"{pool.image[:120]} is a Container Registry address; that service was shut down on 2025-03-18, and the image "
-            "is there only if the project's gcr.io repository is in Artifact Registry: it was moved, or the project is newer than 2024-05-15"
+            f"{pool.image[:120]} is a Container Registry address, and that service was shut down on 2025-03-18. The image exists only "
+            "if Artifact Registry has the project's gcr.io repository: one that was migrated, or one of a project newer than 2024-05-15"
         )
         area = {"": "us", "us.": "us", "eu.": "europe", "asia.": "asia"}[found[1] or ""]
         image = _bare(pool.image).rpartition("/")[2]
@@ -434,7 +435,8 @@ RULES = (
     Rule("image-missing", Severity.ERROR, "Every program names its image.", join(REST, GCLOUD), image_missing),
     Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG, with one host and a project that may exist.",
          join(REST, PROJECT_ID), image_form, "safe"),
-    Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image; a containerSpec on one brings its trainer.",
+    Rule("image-executor", Severity.ERROR,
+         "executorImageUri is a prebuilt image; a containerSpec with a prebuilt image names a program that exists in it.",
          join(REST, PACKAGE_DOC), image_executor),
     Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown, "safe"),
     Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, a digest, or none.", IMAGES, image_tag, "safe"),

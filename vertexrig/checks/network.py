@@ -52,9 +52,10 @@ def psc_attachment(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, "pscInterfaceConfig names no network attachment", "write networkAttachment")
     elif found is None:
         form = "projects/PROJECT/regions/REGION/networkAttachments/NAME"
-        yield Problem(path, f"{name!r} is not a network attachment: its name, or {form}")
+        yield Problem(path, f"{name!r} is not a network attachment: write its name alone, or {form}")
     elif found[1] and context.region and found[1] != context.region:
-        yield Problem(path, f"the network attachment is in {found[1]}, the job in {context.region}")
+        text = f"the network attachment is in {found[1]}, the job in {context.region}: both must be in one region"
+        yield Problem(path, text, "name a network attachment in the job's region")
 
 
 def dns_peering(document: Document, context: Context) -> Iterator[Problem]:
@@ -117,7 +118,8 @@ def nfs_mount(document: Document, context: Context) -> Iterator[Problem]:
             if source and not source.startswith("/"):
                 yield Problem(f"{path}.path", f"the path {source!r} must start with a slash", edits=write(f"/{source}"))
             if point and point in points:
-                yield Problem(f"{path}.mountPoint", f"two mounts at {root}{point}", "", Severity.WARNING)
+                text = f"two mounts use {root}{point}; each needs its own mountPoint"
+                yield Problem(f"{path}.mountPoint", text, "change one mountPoint", Severity.WARNING)
             points.add(point)
 
 

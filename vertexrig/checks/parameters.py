@@ -129,7 +129,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
         path, marker, _ = found.path.partition(".discreteValueSpec.values[")
         if found.id == "wrong-type" and marker and found.value_type is bool and path not in seen:
             seen.add(path)
-            fix = 'write categoricalValueSpec: {values: ["false", "true"]} and parse the text in the trainer'
+            fix = 'write categoricalValueSpec: {values: ["false", "true"]} and parse the string in the trainer'
             yield Problem(f"{path}.discreteValueSpec", "discrete values are numbers: true and false do not fit", fix)
 
 
@@ -161,7 +161,7 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
-            message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
+            message = f"{parameter.name} is CATEGORICAL: strings have no scale such as {parameter.scale}"
             yield Problem(f"{parameter.path}.scaleType", message, edits=REMOVE)
 
 
@@ -185,7 +185,9 @@ def scale_set(document: Document, context: Context) -> Iterator[Problem]:
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
         fix = "" if wide else "write scaleType: UNIT_LINEAR_SCALE or UNIT_LOG_SCALE"
-        message = f"{parameter.name} has no scaleType, so its values are not scaled; the docs recommend one"
+        message = (
+            f"{parameter.name} has no scaleType, so its values are not scaled; Google's documentation recommends one"
+        )
         edits = write("UNIT_LOG_SCALE" if wide else None, f"{parameter.path}.scaleType")
         yield Problem(parameter.path, message, fix, edits=edits)
 
@@ -290,9 +292,9 @@ RULES: tuple[Rule, ...] = (
          join(REST_STUDY, BOUNDS), bounds, "unsafe"),
     Rule("parameter-one-value", _W, "DISCRETE and CATEGORICAL parameters have more than one value to try.",
          REST_STUDY, several_values),
-    Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
+    Rule("discrete-values", _W, "Discrete values increase by 1e-10 or more, and there are at most 1,000 of them.",
          REST_STUDY, discrete, "safe"),
-    Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",
+    Rule("discrete-boolean", _E, "True and false are categorical strings, not discrete numbers.",
          join(REST_STUDY, WALKTHROUGH), discrete_boolean),
     Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical, "safe"),
     Rule("parameter-default", _E, "No parameter has a defaultValue: tuning jobs do not support it.",

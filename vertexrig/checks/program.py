@@ -105,7 +105,7 @@ def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
         override = re.fullmatch(_QUOTED, arg) if value is arg and not _of_script(pool) else None
         if override is not None and (plain := (override[2] or override[3] or "").strip()):
             # hydra-core 1.3.2, run 2026-11-29
-            text = f"the quotes in {arg[:80]} reach the program: Hydra, for one, reads a number in quotes as a text"
+            text = f"the quotes in {arg[:80]} reach the program: Hydra, for one, reads a number in quotes as a string"
             yield Problem(path, text, edits=write(f"{override[1]}={plain}", safe=False))
         elif len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
             text = f"the quotes in {arg[:80]} reach the program as part of the value"
@@ -155,9 +155,9 @@ def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
         flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
         if not arg.strip():
             if not _takes_next(flag, context.trainer):  # an empty text may well be a flag's value
-                yield Problem(path, "the argument is empty; the program receives an empty text")
+                yield Problem(path, "the argument is empty; the program receives an empty string", "remove it")
         elif arg != arg.strip() and arg.strip().startswith("-"):
-            text = f"{quoted(arg)} has space around it, which reaches the program"
+            text = f"{quoted(arg)} begins or ends with white space, which reaches the program"
             yield Problem(path, text, edits=write(arg.strip()))
 
 
@@ -195,7 +195,7 @@ def args_length(document: Document, context: Context) -> Iterator[Problem]:
 def arg_commas(document: Document, context: Context) -> Iterator[Problem]:
     for _, path, arg in _args(document):
         if "," in arg and _flag(arg):
-            text = f"{arg[:80]} is right in this file; as a flag, gcloud's --args would split it at the commas and replace all args"
+            text = f"{arg[:80]} is valid in this file. On the command line, gcloud's --args would split it at the commas and replace all args"
             yield Problem(path, text)
 
 
@@ -231,7 +231,7 @@ def env_value(document: Document, context: Context) -> Iterator[Problem]:
         for at, variable in pool.items("env"):
             path, value = f"{at}.value", str(variable.get("value") or "")
             if not document.refused_at(path) and not re.sub(_EMPTY_DEFAULT, "", value):
-                by_default = ", where its placeholder is not set" if value else ""
+                by_default = " if its placeholder's variable is not set" if value else ""
                 text = f"{variable.get('name') or 'a variable'} has no value{by_default}, and Vertex AI requires one"
                 severity = Severity.WARNING if value else None
                 yield Problem(
@@ -294,11 +294,11 @@ def env_reference(document: Document, context: Context) -> Iterator[Problem]:
                     yield Problem(path, text, f"move {wanted} up")
             command = _shell_command(pool, value)
             if command:
-                text = f"the program receives the text {quoted(command)}: no shell runs it"
+                text = f"the program receives the string {quoted(command)}: no shell runs it"
                 yield Problem(path, text, _WRITE_VALUE, sure=True)
 
 
-_WRITE_VALUE = "write the value itself; a secret: let the program read it from Secret Manager"
+_WRITE_VALUE = "write the value itself; if it is a secret, let the program read it from Secret Manager"
 
 
 def _shell_command(pool: Pool, value: str) -> str:
@@ -318,7 +318,8 @@ RULES = (
     Rule("module-form", Severity.ERROR, "pythonModule is a dotted module name.", REST, module_form, "safe"),
     Rule("arg-quotes", Severity.WARNING, "No argument's value is wrapped in quotes.", WALKTHROUGH, arg_quotes, "safe"),
     Rule("arg-glued", Severity.ERROR, "A flag and its value are joined by = or are two items.", ARGPARSE, arg_glued, "safe"),
-    Rule("arg-blank", Severity.WARNING, "No argument has space around it, and only a flag's value is empty.", ARGPARSE, arg_blank, "safe"),
+    Rule("arg-blank", Severity.WARNING, "No flag begins or ends with white space, and only a flag's value may be empty.",
+         ARGPARSE, arg_blank, "safe"),
     Rule("arg-spellings", Severity.WARNING, "A flag is spelled in one way.", ARGPARSE, arg_spellings),
     Rule("arg-repeated", Severity.INFO, "A flag is given once.", ARGPARSE, arg_repeated),
     Rule("args-length", Severity.ERROR, "All arguments together have fewer than 100,000 characters.",

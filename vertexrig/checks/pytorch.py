@@ -83,10 +83,12 @@ def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     if not several and not use.joins_alone:
         return  # what joins processes is behind a condition that one process does not meet
     if names == {"nccl"} and not gpus:
-        message = f"the trainer joins its processes by nccl ({_where(use.backends)}), which needs a GPU in each; the machines have none"
+        message = f"the trainer uses the nccl backend ({_where(use.backends)}), which needs a GPU for each process; the machines have none"
         yield Problem(path, message, 'use "gloo" where torch.cuda.is_available() is false, or machines with GPUs')
     elif names == {"gloo"} and gpus and several:
-        message = f"the trainer joins its processes by gloo ({_where(use.backends)}), which moves each gradient through the CPU"
+        message = (
+            f"the trainer uses the gloo backend ({_where(use.backends)}), which moves each gradient through the CPU"
+        )
         yield Problem(path, message, 'use "nccl" where torch.cuda.is_available()', Severity.WARNING)
 
 
@@ -118,7 +120,7 @@ def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 @_plain
 def cuda(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     if use.cuda and not gpus and not use.asks_for_cuda:
-        message = f"the trainer uses a GPU without asking for one ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
+        message = f"the trainer uses a GPU without checking torch.cuda.is_available() ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
         fix = "choose the device by torch.cuda.is_available(), or add an accelerator"
         yield Problem(f"{pools[0].path}.machineSpec", message, fix)
 
@@ -166,9 +168,9 @@ def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("torch-backend", _E, "PyTorch's processes are joined by nccl on GPUs and by gloo on CPUs.", _TORCH, backend),
-    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
+    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not default WORLD_SIZE to 1.",
          _RANKS, world_size),
-    Rule("torch-sampler", _W, "PyTorch replicas that train one model share the examples out.",
+    Rule("torch-sampler", _W, "PyTorch replicas that train one model split the examples between them.",
          join(_TORCH, PRACTICE), sampler),
     Rule("torch-saving", _W, "Of several PyTorch replicas, one writes the model.", join(DISTRIBUTED, PRACTICE), saving),
     Rule("torch-idle-gpus", _W, "A PyTorch trainer on a machine with several GPUs has a process for each.",

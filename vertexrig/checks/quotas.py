@@ -11,8 +11,8 @@ from vertexrig.spec.quota import QuotaNeed, quota_needs
 
 _FIX = "request more quota, or use fewer replicas, accelerators or parallel trials"
 _SPOT_FIX = (
-    "use strategy: STANDARD, or see whether the project has more; a new project's request for more is denied "
-    "(NOT_ENOUGH_USAGE_HISTORY)"
+    "use strategy: STANDARD, or check the project's own quota with `vertexrig quota`; a new project's request for more "
+    "Spot quota is denied (NOT_ENOUGH_USAGE_HISTORY)"
 )
 
 

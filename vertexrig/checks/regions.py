@@ -39,17 +39,21 @@ def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool
             yield name, name in row.not_for_training, path, ", ".join(context.catalog.regions_with(name))
 
 
+_ELSEWHERE_FIX = "use one of these regions or another accelerator"
+
+
 def region_accelerator(document: Document, context: Context) -> Iterator[Problem]:
     for name, there, path, regions in _elsewhere(document, context):
         if regions and not there:
-            yield Problem(path, f"{name} is not offered in {context.region}; regions that train on it: {regions}")
+            text = f"{name} is not offered in {context.region}; regions that offer it for training: {regions}"
+            yield Problem(path, text, _ELSEWHERE_FIX)
 
 
 def region_not_for_training(document: Document, context: Context) -> Iterator[Problem]:
     for name, there, path, regions in _elsewhere(document, context):
         if there:
-            text = f"{name} is in {context.region}, but not for training; regions that train on it: {regions}"
-            yield Problem(path, text)
+            text = f"{name} is in {context.region}, but not for training; regions that offer it for training: {regions}"
+            yield Problem(path, text, _ELSEWHERE_FIX)
 
 
 def region_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -63,8 +67,8 @@ def region_machine(document: Document, context: Context) -> Iterator[Problem]:
         if not regions or region in regions or (name and name not in row.training):
             continue
         known = ", ".join(sorted(name for name in regions if name in catalog.regions))
-        text = f"Compute Engine has no {pool.machine_type} in {region}; it has it in {known}"
-        yield Problem(machine_path(pool, "machineType"), text)
+        text = f"{pool.machine_type} is not available in {region}; Compute Engine has it in {known}"
+        yield Problem(machine_path(pool, "machineType"), text, "use one of these regions or another machine type")
 
 
 def protected_location(document: Document, context: Context) -> Iterator[Problem]:

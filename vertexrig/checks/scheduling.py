@@ -119,7 +119,7 @@ def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) == "SPOT" and document.running:
         if job_part(document, "scheduling").get("disableRetries"):
             text = (
-                "with disableRetries, a preempted Spot job may end instead of beginning again (the documents do not say): "
+                "with disableRetries, a preempted Spot job may end instead of beginning again (Google's documentation does not say): "
                 "what it has not stored in Cloud Storage is lost"
             )
             yield Problem(_path(document, "strategy"), text, "", Severity.INFO)

@@ -46,7 +46,10 @@ def bucket_problem(name: str) -> str:
             f"{name!r} is not a bucket name: lowercase letters, digits, -, _ and . with a letter or digit at both ends"
         )
     if not 3 <= len(name) <= (222 if "." in name else 63) or any(len(part) > 63 for part in name.split(".")):
-        return f"{name!r} is not a bucket name: it has {len(name)} characters, of 3 to 63 (each part, if it has dots)"
+        return (
+            f"{name!r} is not a bucket name: it has {len(name)} characters. A name has 3 to 63 characters; with dots, up to 222, "
+            "and each part at most 63"
+        )
     return ""
 
 
@@ -110,7 +113,7 @@ def package_form(document: Document, context: Context) -> Iterator[Problem]:
                 continue
             name = uri.rpartition("/")[2] or uri
             if uri.endswith(".whl"):
-                text = f"{name} is a wheel: the documents name source distributions (.tar.gz) only, pip takes both"
+                text = f"{name} is a wheel: Google's documentation names source distributions (.tar.gz) only; pip installs both"
                 yield Problem(path, text, "", Severity.INFO)
             else:
                 text = f"{name!r} is not a package: a source distribution ends in .tar.gz, a wheel in .whl"
@@ -189,8 +192,8 @@ def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
     named = {name: pool for pool in reversed(document.running) for name in reversed(_mounted(pool))}
     names = sorted(named)
     if len(names) > 1:
-        where = f", best {context.region}," if context.region else ""
-        text = f"/gcs/ is used for the buckets {', '.join(names)}: they have to be in one region{where} to be mounted"
+        where = f", preferably {context.region}" if context.region else ""
+        text = f"/gcs/ is used for the buckets {', '.join(names)}: to be mounted, they must be in one region{where}"
         yield Problem(named[names[0]].program_path, text)
 
 
@@ -199,7 +202,7 @@ _GCSFUSE = re.compile(r"(?<![\w./-])gcsfuse(?![\w-])")
 
 def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
     text = "gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
-    fix = "read and write /gcs/BUCKET, or name a folder by a link to it: ln -s /gcs/BUCKET /data"
+    fix = "read and write /gcs/BUCKET, or create a link: ln -s /gcs/BUCKET /data"
     for pool in document.running:
         for path, word in [*pool.items("command"), *pool.items("args")]:
             if _GCSFUSE.search(word):

@@ -93,7 +93,9 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
     if cluster is None or not cluster.servers or tf.SERVER in cluster.strategies:
         return
     pool = next(pool for pool in cluster.pools if pool.index == 2)
-    message = f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}"
+    message = (
+        f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}; it would not use them"
+    )
     severity = None if cluster.strategies else Severity.WARNING
     yield Problem(pool.path, message, "remove the pool, or use ParameterServerStrategy", severity)
 
@@ -101,7 +103,7 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
 def server_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
     if cluster is not None and cluster.strategies == {tf.SERVER}:
-        yield from _server_pools(document, cluster, "the trainer knows ParameterServerStrategy only")
+        yield from _server_pools(document, cluster, "the trainer has only ParameterServerStrategy")
 
 
 def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: str = "") -> Iterator[Problem]:
@@ -115,9 +117,7 @@ def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
     cluster = _subject(document, context)
     if cluster is not None and cluster.strategies == {tf.MULTI} and not cluster.workers and not cluster.tpu:
-        message = (
-            "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
-        )
+        message = "the trainer has only MultiWorkerMirroredStrategy, and there is no pool 1: it runs as a single worker"
         yield Problem(f"{document.job_path}workerPoolSpecs", message, "add workers as pool 1, or use MirroredStrategy")
 
 
@@ -130,7 +130,7 @@ def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
         fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
     elif not cluster.tpu and cluster.strategies == {tf.TPU}:
-        message = "the trainer knows TPUStrategy only, and the job has no TPU"
+        message = "the trainer has only TPUStrategy, and the job has no TPU"
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, "choose a TPU machine, or another strategy")
 
 
@@ -214,7 +214,10 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
         location = keras.get("keras") or keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
         message = f"{location.text} ({location.where}) is Keras 3 on {image}, which fails in fit() on several workers"
-        fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
+        fix = (
+            "import tf_keras and add it to requirements.txt; if the code uses tf.keras, add tf_keras and set "
+            "TF_USE_LEGACY_KERAS=1 before importing it"
+        )
         yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
         return
 
@@ -281,11 +284,11 @@ RULES: tuple[Rule, ...] = (
          DISTRIBUTED, cluster_strategy),
     Rule("strategy-servers", _E, "Parameter servers are there for a trainer with ParameterServerStrategy.",
          DISTRIBUTED, server_strategy),
-    Rule("strategy-server-pools", _E, "A trainer with ParameterServerStrategy only gets workers and parameter servers.",
+    Rule("strategy-server-pools", _E, "A trainer that has only ParameterServerStrategy runs on workers and parameter servers.",
          DISTRIBUTED, server_pools),
-    Rule("strategy-worker-pools", _I, "A trainer with MultiWorkerMirroredStrategy only gets pools 0 and 1.",
+    Rule("strategy-worker-pools", _I, "A trainer that has only MultiWorkerMirroredStrategy runs on pools 0 and 1.",
          DISTRIBUTED, worker_pools),
-    Rule("strategy-tpu", _E, "A trainer on a TPU has TPUStrategy, and one with nothing else gets a TPU.",
+    Rule("strategy-tpu", _E, "A trainer on a TPU uses TPUStrategy, and a trainer that has only TPUStrategy runs on a TPU.",
          TPU_DOC, tpu_strategy),
     Rule("idle-gpus", _W, "A trainer on a machine with several GPUs has a strategy that uses them.",
          join(DISTRIBUTED, WALKTHROUGH), idle_gpus),

@@ -76,7 +76,7 @@ def several_objectives(document: Document, context: Context) -> Iterator[Problem
     if len(found) > 1:
         names = ", ".join(str(metric.get("metricId", "?")) for _, metric in found[:8])
         message = f"the study has {len(found)} objectives ({names}): there is no single best trial, only trade-offs"
-        yield Problem("studySpec.metrics", message, "keep one if the best trial is to be picked by itself")
+        yield Problem("studySpec.metrics", message, "keep one if the best trial is to be chosen automatically")
 
 
 def safety(document: Document, context: Context) -> Iterator[Problem]:
@@ -131,7 +131,7 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     if most < wanted * count:
         message = (
             f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
-            f"the docs recommend {wanted} for each parameter"
+            f"Google's documentation recommends {wanted} for each parameter"
         )
         fix = f"write {wanted * count} or more, or tune fewer parameters"
         yield Problem("maxTrialCount", message, fix, edits=write(wanted * count))
@@ -179,8 +179,8 @@ def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
     if document.study is None or document.job.get("scheduling", {}).get("timeout") or document.refused_in(path):
         return
     most = document.data.get("maxTrialCount")
-    times = f", {most:,} times" if most and most > 1 else ""
-    message = f"no timeout per trial: a trial that hangs is paid for 7 days{times}"
+    trials = f"; the study has {most:,} trials" if most and most > 1 else ""
+    message = f"no timeout per trial: a trial that hangs is billed for 7 days{trials}"
     fix, key_fix = (
         f"write {words}; it holds for each trial"
         for words in ('scheduling: {timeout: "3600s"} in trialJobSpec', "timeout: 3600s in the job")
@@ -230,7 +230,7 @@ def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
         fix = f"write {longest:g}s or less"
         yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, fix, edits=write(f"{longest:g}s"))
     if not set(config) & _CAN_STOP:
-        message = "nothing in studyStoppingConfig can stop the study: at least one condition turns it on"
+        message = "studyStoppingConfig has no condition that can stop the study; it needs at least one"
         fix = "add maxNumTrials, maximumRuntimeConstraint, maxNumTrialsNoProgress or maxDurationNoProgress"
         yield Problem(path, message, fix, Severity.WARNING)
 
@@ -328,8 +328,10 @@ RULES: tuple[Rule, ...] = (
     Rule("first-failure", _I, "The study has a maxFailedTrialCount.", TUNING_DOC, first_failure),
     Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
     Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
-    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping, "unsafe"),
-    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping, "unsafe"),
+    Rule("convex-stopping", _E, "The limits in convexAutomatedStoppingSpec are consistent, and the parameter it names is in the study.",
+         REST_STUDY, convex_stopping, "unsafe"),
+    Rule("study-stopping", _E, "The limits in studyStoppingConfig are consistent, and one of them can end the study.",
+         REST_STUDY, study_stopping, "unsafe"),
     Rule("study-stopping-reached", _W, "The limits of studyStoppingConfig can be reached and are not past.",
          REST_STUDY, stopping_reached),
     Rule("study-stopping-objectives", _W, "Stopping without progress is used with one objective only.",

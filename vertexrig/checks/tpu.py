@@ -32,7 +32,9 @@ def topology_missing(document: Document, context: Context) -> Iterator[Problem]:
         if row is not None and row.tpu_topologies and not pool.tpu_topology and not document.refused_at(path):
             choices = ", ".join(row.tpu_topologies)
             edits = write(next(iter(row.tpu_topologies)), path)
-            yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", edits=edits)
+            yield Problem(
+                path, f"{row.name} needs a tpuTopology, and none is set; the choices are {choices}", edits=edits
+            )
 
 
 def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
@@ -63,8 +65,9 @@ def accelerator_fields(document: Document, context: Context) -> Iterator[Problem
         key = "acceleratorType" if pool.accelerator_type else "acceleratorCount"
         # Documented examples for v5e omit the name TPU_V5_LITEPOD, though the API has it: warn only.
         unsure = name == "TPU_V5E" and pool.accelerator_type in ("TPU_V5_LITEPOD", "")
-        text = f"{row.name} is chosen by machineType and tpuTopology: acceleratorType and acceleratorCount are left out"
         given = [name for name in ("acceleratorType", "acceleratorCount") if name in pool.machine]
+        are_set = f"{' and '.join(given)} {'are' if len(given) > 1 else 'is'} set"
+        text = f"{row.name} is chosen by machineType and tpuTopology only, and {are_set}"
         edits = tuple(Edit(Act.REMOVE, machine_path(pool, name)) for name in given)
         yield Problem(machine_path(pool, key), text, "", Severity.WARNING if unsure else None, edits=edits)
 
@@ -74,7 +77,9 @@ def one_pool(document: Document, context: Context) -> Iterator[Problem]:
     found = next(_tpus(document, context), None)
     if found is not None and len(pools) > 1:
         text = f"a TPU job has exactly one worker pool; this one has {len(pools)}"
-        yield Problem(f"{document.job_path}workerPoolSpecs", text, "keep one pool; the slice makes the VMs")
+        yield Problem(
+            f"{document.job_path}workerPoolSpecs", text, "keep one pool; the TPU slice determines the number of VMs"
+        )
 
 
 def one_replica(document: Document, context: Context) -> Iterator[Problem]:
@@ -135,7 +140,7 @@ RULES = (
     Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown, "safe"),
     Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology is set only with machines that take one.",
          TRAIN_COMPUTE, topology_on_machine, "unsafe"),
-    Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
+    Rule("tpu-accelerator-fields", Severity.ERROR, "A machine type that takes a tpuTopology has neither acceleratorType nor acceleratorCount.",
          TRAIN_COMPUTE, accelerator_fields, "unsafe"),
     Rule("tpu-one-pool", Severity.ERROR, "A TPU job has one worker pool.", TRAIN_COMPUTE, one_pool),
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),

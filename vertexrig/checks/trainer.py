@@ -304,7 +304,7 @@ def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Poo
         if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
             message = f"{item.name} type=bool ({item.flag.where}) reads {item.value!r} as True"
             fix, key_fix = (
-                f"leave it out, write {words}, or parse the text in the trainer"
+                f"leave it out, write {words}, or parse the string in the trainer"
                 for words in (f'"{item.name}="', f'{item.name.lstrip("-")}: ""')
             )
             yield Problem(item.path, message, fix, key_fix=key_fix)
@@ -493,7 +493,7 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known, "safe"),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
     Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported, "safe"),
-    Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
+    Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes a string such as "128.0".', _FLOATS, float_text),
     Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
     Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
     Rule("boolean-flag", _E, "No false value is passed to a type=bool flag, which reads it as true.",

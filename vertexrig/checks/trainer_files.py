@@ -154,12 +154,12 @@ def requirements_fit(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("requirements", Severity.ERROR, "The trainer's requirements go with the image, and name what it imports.",
+    Rule("requirements", Severity.ERROR, "The trainer's requirements do not conflict with the image, and list what the trainer imports.",
          "what `vertexrig package` refuses, run 2026-11-26", requirements_fit),
     Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
     Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
          join(DISTRIBUTED, PRACTICE), workers_save_together),
     Rule("gs-path-opened", Severity.WARNING, "A gs:// path is not written to as a local path.",
          PRACTICE, gs_path_opened),
-    Rule("gs-path-read", Severity.WARNING, "A gs:// path is read by something that can.", _RUN, gs_path_read),
+    Rule("gs-path-read", Severity.WARNING, "A gs:// path is read with a library that supports gs://.", _RUN, gs_path_read),
 )  # fmt: skip
