@@ -547,8 +547,10 @@ class Trigger:
         email = self._checked.email(headers) if patterns else ""
         if email and any(fnmatchcase(email.lower(), one.lower()) for one in patterns):
             return email
-        who = email or "a caller whose token was not checked"
-        raise RequestProblem(403, "not-allowed", f"{who} matches no pattern in trigger.approvers; add a pattern there")
+        why = "the caller is not known: no token was checked"
+        if email or not patterns:
+            why = f"{email or 'the caller'} matches no pattern in trigger.approvers; add a pattern there"
+        raise RequestProblem(403, "not-allowed", why)
 
     def _tick(self, row: dict[str, Any]) -> Reply:
         from vertexrig.runs.store import OtherTriggerError
