@@ -25,7 +25,8 @@ from vertexrig.project import config
 def command(file: Path | None, project: str | None, region: str | None, port: int) -> None:
     """Show the project's schedules, runs, jobs and models in a browser, with your credentials.
 
-    The page is that of the local Vertex. It changes nothing, and only you can open it. To stop it, press Ctrl-C.
+    The page is the same as the console of `vertexrig local up`. It is read-only, and only you can open it. To stop it, press
+    Ctrl-C.
     """
     extras.need("starlette", "uvicorn", "requests")
     import uvicorn  # 60 ms, and an extra

@@ -143,7 +143,7 @@ class _BuildWords(NamedTuple):
         """Build the stand-in of each name from the text of a Dockerfile."""
         for name in self.tags:
             made = image_stand_ins.build(root, name, text, Path(self.folder))
-            sys.stdout.write(f"{made.name}: a stand-in, because {why}; {made.base} is a Python of this machine\n")
+            sys.stdout.write(f"{made.name}: a stand-in, because {why}; a Python of this machine replaces {made.base}\n")
 
 
 def _lacks_base(root: Path, words: list[str], found: engine.Engine) -> bool:

@@ -74,8 +74,9 @@ class UpOptions:
     gs_paths: str | None = option(
         "--gs-paths",
         type=click.Choice(["mapped", "kept"]),
-        help="What a trainer gets for a gs:// URI in arguments and variables: the URI (kept), or the path of a folder (mapped). By "
-        "default the project file's value; without one, mapped with --pass-credentials or if the system cannot show /gcs, otherwise kept.",
+        help="What a trainer gets for a gs:// URI in arguments and variables: `kept` passes the URI, `mapped` the path of a folder. By "
+        "default the project file's value. If it has none: `mapped` with --pass-credentials or if the system cannot show /gcs, else "
+        "`kept`.",
     )
     trainers: servers.TrainerOptions = options.shared(servers.trainer_options)
     adopt: bool = option(
@@ -187,7 +188,7 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 )
 @options.format_option("text", "json")
 def down(where: ServerOptions, forget: bool, format_: str) -> None:
-    """Stop the server. Its running jobs start again when the next server starts."""
+    """Stop the server. Its running jobs restart when the next server starts."""
     folder = where.folder()
     stopped = control.down(folder)
     forgotten = forget and control.forget(folder)
@@ -278,7 +279,7 @@ def kill(job: str, replica: str, where: ServerOptions, format_: str) -> None:
 @servers.server_options
 @options.format_option("text", "json")
 def preempt(job: str, grace: float, where: ServerOptions, format_: str) -> None:
-    """Stop all machines of a running JOB (id or display name), as Spot VMs are preempted. The job then starts again."""
+    """Stop all machines of a running JOB (id or display name), as Spot VMs are preempted. The job then restarts."""
     control.preempt(servers.running(where.folder()), job, grace)
     result(format_, {"job": job, "grace": grace}, "")
 

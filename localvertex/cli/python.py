@@ -23,15 +23,15 @@ from vertexrig.yamltext import flow
     "--image",
     required=True,
     metavar="NAME",
-    help="Short name of a prebuilt image, such as tf-2.17, its whole name, such as tf-cpu.2-8, or `build`.",
+    help="Short name of a prebuilt image, such as tf-2.17, its whole name, such as tf-cpu.2-8, or `build` for the image of `image: build`.",
 )
 @click.option("--wire", is_flag=True, help="Add the lines under local.interpreters to the project file.")
 @options.format_option("text", "json")
 def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     """Make a Python environment with the versions of an image, and print its interpreter and its differences from the image.
 
-    uv makes the environment, with a Python that it finds or downloads, and keeps it in your cache folder. The lines for the
-    project file name the image instead of a path, so they work on every machine.
+    uv makes the environment, with a Python that it finds or downloads, and keeps it in your cache folder. It also prints
+    lines for the project file. They name the image instead of a path, so they work on every machine.
     """
     from localvertex.runner import pythons  # 80 ms
     from vertexrig.catalog.overlay import catalog_with

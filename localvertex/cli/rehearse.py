@@ -62,8 +62,9 @@ def command(
 ) -> None:
     """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would.
 
-    The package is installed into its own environment. Each replica is a process with the environment variables of Vertex AI.
-    Buckets are folders below .vertexrig/gs/. Each run has its own output folder, and `vertexrig jobs --local` lists the runs.
+    The package is installed into its own environment. Each replica is a process, or a container if a container engine has the
+    image. It gets the environment variables that Vertex AI sets. Buckets are folders below .vertexrig/gs/. Each run has its own
+    output folder, and `vertexrig jobs --local` lists the runs.
 
     The output of the replicas goes to stderr, and a summary to stdout. The exit code is 0 only if the job succeeded.
 

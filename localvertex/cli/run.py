@@ -66,13 +66,13 @@ def command(
     trainers: servers.TrainerOptions,
     faults: servers.FaultOptions,
 ) -> None:
-    """Run COMMAND unchanged, and send its requests to Google's APIs to the local Vertex.
+    """Run COMMAND unchanged. Its requests to Google's APIs are redirected to the local Vertex.
 
     If no server is running, `local run` starts one and stops it at the end. COMMAND gets environment variables that redirect
     its requests to this machine and hide your credentials.
 
     When COMMAND has ended, `local run` waits for the jobs that COMMAND created. Ctrl-C ends the waiting. If no other command keeps
-    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end, `local run`
+    the server running, the server then stops, and the next `vertexrig local up` restarts the jobs. At the end, `local run`
     lists these jobs on stderr. The exit code is that of COMMAND.
     """
     extras.need("certifi")

@@ -58,8 +58,8 @@ class ServerOptions:
 engine_option = click.option(
     "--engine",
     type=click.Choice(["auto", "docker", "podman", "nerdctl", "none"]),
-    help="Container engine that runs images; none uses stand-ins alone. By default the project file's, or auto: the first engine "
-    "that answers runs the images that it has.",
+    help="Container engine that runs images. By default the project file's value, or `auto`: the first engine that answers runs the "
+    "images that it has; for the others, a Python of this machine runs the code (a stand-in). `none` uses only stand-ins.",
 )
 
 

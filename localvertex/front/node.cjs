@@ -11,7 +11,7 @@ const decided = new Map(); // why a host is refused, '' if it is not
 function refusal(host, done) {
   const direct = (process.env.NO_PROXY || '').split(',').map(one => one.trim().replace(/^\./, '')).filter(Boolean);
   if (!process.env.HTTPS_PROXY || direct.some(one => one === '*' || `.${host}`.endsWith(`.${one}`))) return done('');
-  if (google(host)) return done(`${host} is asked with https here`);
+  if (google(host)) return done(`${host} accepts only https here`);
   if (decided.has(host)) return done(decided.get(host));
   const {hostname, port, username, password} = new URL(process.env.HTTPS_PROXY);
   const auth = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
@@ -23,7 +23,7 @@ function refusal(host, done) {
     // Another answer, such as that of a proxy with too many connections, is of this moment only.
     if ([200, 403].includes(answer.statusCode)) decided.set(host, why);
     done(why);
-  }).on('error', error => done(`${host} is not asked: the proxy that decides it does not answer: ${error.message}`)).end();
+  }).on('error', error => done(`${host} cannot be reached: the local Vertex's proxy does not answer: ${error.message}`)).end();
 }
 
 net.Socket.prototype.connect = function (...given) {

@@ -236,7 +236,7 @@ class Jobs:
                 if state == RUNNING:
                     self.log(
                         stored.name,
-                        "The local Vertex was stopped while the job ran; its replicas start again.",
+                        "The local Vertex was stopped while the job ran; its replicas restart.",
                         "WARNING",
                     )
                     self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))

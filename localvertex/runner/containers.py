@@ -296,7 +296,9 @@ def chosen(
     base = base if wanted == "auto" else ""
     if found is None:
         if wanted in engine.PROGRAMS:
-            raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
+            raise JobFailedError(
+                f"image {image!r} is to be run by {wanted}, which does not answer: {why}. Start it, or use --engine auto"
+            )
         return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else why)
     try:
         here = found.image(image)

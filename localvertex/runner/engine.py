@@ -95,7 +95,7 @@ class Engine:
         """
         asked = self.call("image", "inspect", name, timeout=_NAMED_S)
         if asked.returncode == _SILENT:
-            raise UsageError(f"whether the image {name} is on this machine is not known: {asked.stderr}")
+            raise UsageError(f"it is not known whether the image {name} is on this machine: {asked.stderr}")
         with suppress(ValueError, IndexError, KeyError, TypeError, AttributeError):
             found = json.loads(asked.stdout)[0] if asked.returncode == 0 else None
             if found is not None:

@@ -164,7 +164,7 @@ def _instructions(text: str) -> Iterator[str]:
 def _copy(context: Path, folder: Path, words: list[str], root: Path) -> None:
     source, target = (Path(context, words[0]).resolve(), Path(folder, words[1]).resolve())
     if not source.is_relative_to(context.resolve()) or not target.is_relative_to(folder.resolve()):
-        raise UsageError(f"COPY {json.dumps(words)} leads out of the folder of the build")
+        raise UsageError(f"COPY {json.dumps(words)} points outside the build context")
     if source.is_dir():
         # The state folder of this machine is often in the context.
         state = root.resolve()

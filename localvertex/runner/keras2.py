@@ -51,7 +51,9 @@ def of_folder(base: Interpreter, image: str, folder: Path) -> KerasChoice:
         here = base.installed.get("tensorflow", "")
         if not sentence and _minor(here) == _minor(version):
             return settings, ""
-        ran = f"tensorflow {here or 'of no version'} instead of the {version} of {name.rpartition('/')[2]}"
+        ran = (
+            f"{f'tensorflow {here}' if here else 'no tensorflow'} instead of the {version} of {name.rpartition('/')[2]}"
+        )
         return settings, f"{ran}; {sentence}" if sentence else ran
     return {}, ""
 
@@ -65,7 +67,7 @@ def of_version(base: Interpreter, version: str) -> KerasChoice:
     if _minor(keras) == _minor(here):
         sentence = f"tf-keras {keras} (TF_USE_LEGACY_KERAS=1) instead of the Keras 2 of TensorFlow {version}"
         return {"TF_USE_LEGACY_KERAS": "1"}, sentence
-    why = f"tf-keras {keras} is of another TensorFlow" if keras else "tf-keras is not installed here"
+    why = f"tf-keras {keras} is for another TensorFlow version" if keras else "tf-keras is not installed here"
     return {}, f"Keras 3 instead of the Keras 2 of TensorFlow {version}, because {why}"
 
 

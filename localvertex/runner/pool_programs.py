@@ -339,7 +339,8 @@ def _package(uri: str, root: Path) -> Path:
     path = object_file(uri, root)
     if not path.is_file():
         hint = (
-            f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})"
+            f'; the local Vertex looks for it at {path}. To copy it there, in a shell with eval "$(vertexrig local env)": '
+            f"gcloud storage cp FILE {uri}"
             if uri.startswith("gs://")
             else ""
         )
@@ -362,7 +363,8 @@ def _mapped(
         raise JobFailedError(f"image {image!r} is mapped to {folder}, which is not a folder")
     if not head:
         raise JobFailedError(
-            f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
+            f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command: write command "
+            "under local: images:"
         )
     note = f"folder {folder.name} and Python {interpreter.version} of this machine replace image {image}"
     settings, keras = keras2.of_folder(interpreter, image, folder)

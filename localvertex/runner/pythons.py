@@ -170,7 +170,7 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up
     log(f"making Python {what.python} in {folder}")
     tool.must(
         ["venv", "--quiet", "--python", find_python(what.python), str(folder)],
-        f"there is no Python {what.python} to be had",
+        f"Python {what.python} cannot be found or downloaded",
     )
     install = ["pip", "install", "--quiet", "--python", str(what.program)]
     tool.must([*install, *_TOOLS], "pip and setuptools cannot be installed")
@@ -192,7 +192,7 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up
         name = one.partition("==")[0]
         has_other = name != one and tool.run([*install, *what.requirements, name])[0] == 0
         found.append(
-            f"{one} is not here{', but another version of it' if has_other else ''}: no registry that uv asks has it"
+            f"{one} is not installed: no package index that uv uses has it{'; another version is' if has_other else ''}"
         )
     return found
 
@@ -265,11 +265,9 @@ def _differences(what: WantedPython) -> list[str]:
     """Return how an environment differs from its image, as far as that is documented."""
     found = []
     if what.lock is None:
-        newest = (
-            f"patch versions are the newest of {', '.join(what.requirements)}, as the documentation says of the image"
-        )
-        found += ["packages that the image has and its documentation does not list are not here", newest]
-    found.append("the system's libraries are this machine's, and so are its drivers")
+        newest = f"patch versions are the newest that match {', '.join(what.requirements)}, as documented for the image"
+        found += ["packages of the image that its documentation does not list are missing", newest]
+    found.append("system libraries and drivers are those of this machine")
     return found if sys.platform == "linux" else [*found, f"wheels are those for {sys.platform}"]
 
 

@@ -15,7 +15,7 @@ from vertexrig.spec.cluster import expand
 Variables = Mapping[str, str]
 
 _UNSEEN = (
-    "/gcs exists only in arguments and variables: this system does not allow mount namespaces. Files that the trainer's code "
+    "paths below /gcs work only in arguments and variables: this system does not allow mount namespaces. Files that the trainer's code "
     "writes below /gcs reach no bucket. Read the AIP_ variables, or allow user namespaces (in a container: --security-opt "
     "seccomp=unconfined)"
 )

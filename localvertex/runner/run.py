@@ -178,7 +178,7 @@ class JobRun:
 
     def _prepare(self) -> None:
         if not any(pool.index == 0 for pool in self.pools):
-            raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
+            raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its chief")
         environment.refuse_upward(*job_files.texts(self.spec))  # before packages are installed
         if self.begun_by_earlier_server:  # the earlier server may have been killed, and its supervisors, too
             kill_marked(f"{MARK}={self.options.job_id}/")

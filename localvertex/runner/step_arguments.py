@@ -79,7 +79,7 @@ def confined(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> l
         in_container = re.compile(r"[^/.][^:/]*:")
         return [*head, *(word if word.startswith("-") or in_container.match(word) else here(word) for word in rest)]
     raise UsageError(
-        f"docker {' '.join(head)} is not done in a build on this machine; docker build, run, cp, tag and push are"
+        f"docker {' '.join(head)} is not supported in a build on this machine; docker build, run, cp, tag and push are"
     )
 
 
@@ -141,7 +141,7 @@ def _mapped(
             name, equals = f"-{letter}", "=" if text else ""
         if name in _TOO_MUCH:
             raise UsageError(
-                f"docker {name} is not done in a build: it gives a program more of this machine than the folders of the build"
+                f"docker {name} is not supported in a build: it would give a program access beyond the build's folders"
             )
         if equals:
             yield from ([f"{name}={value(name, text)}"] if name.startswith("--") else [name, value(name, text)])

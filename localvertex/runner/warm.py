@@ -159,10 +159,10 @@ class Warmth:
     def _obstacle(self, command: Command, replicas: int) -> str:
         """Return why a replica starts cold whatever its environment, "" if it need not."""
         if sys.platform != "linux":
-            return "only Linux can fork a process that has imported what it imports"
+            return "only Linux can fork a process that has already imported the framework"
         if replicas > 1 and not command.env.get("PYTHONHASHSEED"):
             return "each of several replicas has a hash seed of its own; PYTHONHASHSEED is not set"
-        return "the local Vertex closes" if self._closed else ""
+        return "the local Vertex is shutting down" if self._closed else ""
 
     def _forker(self, environment: _Environment, program: _Program, shared: Mapping[str, str], *, trial: bool) -> str:
         """Have a forker if it is time for one; why there is none, "" if there is."""
@@ -236,7 +236,7 @@ def preload_of(framework: str, source: Followed) -> Preload | None:
         one = (written.name or "", written.text or "", written.default)
         # A second text for one name: which of them an import sees is only known to the running program.
         if written.text is None or settings.setdefault(one[0], one) != one:
-            what = written.name or "variables by names that are not plain"
+            what = written.name or "a variable whose name is computed"
             place = f"{written.place.file}:{written.place.line}"
             return Preload(refused=f"{place} sets {what}, which an import may read")
     module = MODULES[framework]

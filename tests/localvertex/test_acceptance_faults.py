@@ -61,7 +61,7 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         changed("broken"), (EXITED.format(1), "package broken.tar.gz cannot be installed", "this package has no home"),
     ),
     "a package that is not there": (
-        changed("none"), ("No URLs matched: gs://packages/none.tar.gz", "looked for at {root}/gs/packages/none.tar.gz"),
+        changed("none"), ("No URLs matched: gs://packages/none.tar.gz", "the local Vertex looks for it at {root}/gs/packages/none.tar.gz"),
     ),
     "a module that is not there": (changed("trainer", pythonModule="trainer.tusk"), ("No module named trainer.tusk",)),
     "a trainer that dies at once": (

@@ -408,7 +408,7 @@ def test_arguments_of_docker_in_a_step(tmp_path: Path, monkeypatch: pytest.Monke
 ])  # fmt: skip
 def test_arguments_that_leave_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """Whatever way an argument of a step names another folder of this machine, or more than that, it is refused."""
-    with pytest.raises(UsageError, match=r"is not in /workspace or /kept|is not done in a build"):
+    with pytest.raises(UsageError, match=r"is not in /workspace or /kept|is not supported in a build"):
         confined(tmp_path, monkeypatch, line)
 
 

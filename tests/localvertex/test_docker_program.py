@@ -111,7 +111,7 @@ DOCKERFILE = f'FROM {PREBUILT}\nCOPY ["task.py", "task.py"]\nENTRYPOINT ["python
 
 @pytest.mark.parametrize(("dockerfile", "why"), [
     (f"FROM {PREBUILT}\nRUN apt-get install gcc\n", "this needs a container engine, and none answers: RUN apt-get install gcc"),
-    (f'FROM {PREBUILT}\nCOPY ["../other", "."]\n', "leads out of the folder of the build"),
+    (f'FROM {PREBUILT}\nCOPY ["../other", "."]\n', "points outside the build context"),
     (f'FROM {PREBUILT}\nCOPY ["gone.py", "."]\n', "gone.py is not in "),
 ])  # fmt: skip
 def test_what_needs_an_engine_is_refused_by_name(tmp_path: Path, dockerfile: str, why: str) -> None:

@@ -207,7 +207,7 @@ for _ in range(2):
     [
         ("403 no way", ["no way"] * 4, 2),
         ("503 too many", ["too many"] * 4, 4),
-        ("", ["host.invalid is not asked: its proxy gave no answer"] * 4, 4),
+        ("", ["host.invalid cannot be reached: the local Vertex's proxy gave no answer"] * 4, 4),
     ],
 )
 def test_a_host_is_refused_until_the_proxy_allows_it(answers: str, said: list[str], times: int) -> None:

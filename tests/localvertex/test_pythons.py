@@ -140,7 +140,7 @@ def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None
     code = "import importlib.metadata as m, pip, sys; print(m.version('six'), m.version('iniconfig'), *sys.version_info[:2])"
     ran = subprocess.run([made.python, "-c", code], capture_output=True, text=True)
     assert ran.stdout == f"1.16.0 2.0.0 {sys.version_info[0]} {sys.version_info[1]}\n", ran.stderr
-    assert f"{NOWHERE} is not here: no registry that uv asks has it" in made.differs
+    assert f"{NOWHERE} is not installed: no package index that uv uses has it" in made.differs
     again = pythons.make_python(what, said.append)
     assert (again.fresh, again.differs, len(said)) == (False, made.differs, lines)
     assert pythons.WantedPython("tiny", PYTHON, ("six==1.17.0",)).folder != what.folder
@@ -282,7 +282,7 @@ def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monke
     assert asked == ["tf-cpu.2-8 3.7", "sklearn-1.6 3.10"]
 
     def fail(*_: object) -> NoReturn:
-        raise PackageError("there is no Python 3.7 to be had")
+        raise PackageError("Python 3.7 cannot be found or downloaded")
 
     monkeypatch.setattr(pythons, "make_python", fail)
     with pytest.raises(PackageError, match="no Python 3.7"):

@@ -338,8 +338,8 @@ TF = "import tensorflow; tensorflow.keras.Model"
         ("tf", "import os, keras\nif flag:\n    os.environ.setdefault('TF_X', '1')", "main.py:3 sets TF_X, which an import may read"),
         ("tf", "import os, keras\nos.environ['TF_X'] = str(1)", "main.py:2 sets TF_X, which an import may read"),
         ("tf", "import os, keras\nos.environ['X'] = '1'\nos.environ['X'] = '2'", "main.py:3 sets X, which an import may read"),
-        ("tf", "import os, keras\nos.environ.update(given)", "main.py:2 sets variables by names that are not plain, which an import may read"),
-        ("tf", "import os, keras\nos.environ |= given", "main.py:2 sets variables by names that are not plain, which an import may read"),
+        ("tf", "import os, keras\nos.environ.update(given)", "main.py:2 sets a variable whose name is computed, which an import may read"),
+        ("tf", "import os, keras\nos.environ |= given", "main.py:2 sets a variable whose name is computed, which an import may read"),
         ("tf", "import os, keras\ndel os.environ['X']", "main.py:2 sets X, which an import may read"),
     ],
 )  # fmt: skip

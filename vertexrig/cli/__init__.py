@@ -1,7 +1,8 @@
 """The command line: one module per verb, which turns words and options into calls of the library.
 
-`run` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
-the job failed; 2 bad usage or configuration; 3 the service refused or could not be reached; 130 interrupted.
+`run` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, a
+failed job, or another negative result; 2 bad usage or configuration; 3 the service refused or could not be reached;
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ VERBS = {
     "render": "Write a job's YAML, check it, and print the gcloud command.",
     "check": "Check jobs of the project, or any YAML file for gcloud.",
     "diff": "Show how jobs changed since a git revision.",
-    "explain": "Show the cluster a job makes, its quota and its price.",
+    "explain": "Show the cluster that a job creates, its quota and its price.",
     "quota": "Show each quota's limit and use, and whether a job fits.",
     "catalog": "Print machines, accelerators, regions, images, prices or quotas.",
     "package": "Build the trainer's source package.",
@@ -97,9 +98,9 @@ class Verbs(Group):
 
 _EPILOG = """\b
 Start with `vertexrig init`. Options of a command: `vertexrig COMMAND --help`.
-Exit codes: 0 done; 1 findings of severity error, or the job failed;
-2 bad usage or configuration; 3 a service refused or could not be reached;
-130 interrupted."""
+Exit codes: 0 done; 1 findings of severity error, a failed job, or another
+negative result (see the command's help); 2 bad usage or configuration;
+3 a service refused or could not be reached; 130 interrupted."""
 
 
 def _show_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:

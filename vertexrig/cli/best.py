@@ -26,7 +26,8 @@ def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """Show the best trial of SWEEP (name, id, resource name, or a rehearsal's run), and how certain the result is: its lead
     over the second trial, and the noise between trials with the same parameters.
 
-    A study with several goals has several best trials: for each, no other trial is as good in every goal and better in one.
+    A study with several objectives has several best trials: no other trial is at least as good in every objective and better
+    in one.
 
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping. If there are several
     best trials, it prints those of the first one.

@@ -251,4 +251,4 @@ def _list_rules(format_: str) -> None:
     ]
     cells = [(id, severity, fix or "", summary) for id, severity, summary, fix, *_ in rows]
     data = {"rules": [dict(zip(keys, row, strict=True)) for row in rows]}
-    output.result(format_, data, lambda: table(("id", "severity", "fix", "what holds"), cells))
+    output.result(format_, data, lambda: table(("id", "severity", "fix", "rule"), cells))

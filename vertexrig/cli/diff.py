@@ -47,7 +47,7 @@ def command(
     """Compare every job and sweep with its state at REV of the project's git repository, by default the last commit.
 
     For each changed job, the result has the changes of its YAML, its replicas, its quota, the price of a run and of a month of
-    schedules, and the new and removed findings. With --rehearse it also has the results of both rehearsals. The exit code is 1 if
+    scheduled runs, and the new and removed findings. With --rehearse it also has the results of both rehearsals. The exit code is 1 if
     there is a new error, or if a rehearsal after the change fails.
     """
     workspace = project.workspace()

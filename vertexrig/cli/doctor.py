@@ -26,11 +26,11 @@ _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 @options.file_option
 @options.format_option("text", "json")
 def command(file: Path | None, format_: str) -> None:
-    """Check the project, what runs images here, its APIs, bucket and roles, the function's runtime, the clock and gcloud. For each problem, print the
-    command that solves it.
+    """Check the project, its APIs, bucket and roles, the container engine on this machine, the function's runtime, the clock
+    and gcloud. Most problems are shown with the command that solves them.
 
     Nothing is changed, with one exception: if one request has two jobs, the job that is not recorded is cancelled. The exit
-    code is 1 if there is a problem; an unknown result is not a problem.
+    code is 1 if a result is FAIL; `warn` and `?` do not change it.
     """
     from vertexrig.trigger import doctor  # 40 ms
 

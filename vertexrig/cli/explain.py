@@ -1,4 +1,4 @@
-"""`vertexrig explain`: show the cluster that a job makes, the environment of its replicas, its quota and its price."""
+"""`vertexrig explain`: show the cluster that a job creates, the environment of its replicas, its quota and its price."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(
     region: str | None,
     format_: str,
 ) -> None:
-    """Show what job or sweep NAME, or any YAML FILE for gcloud, makes on Vertex AI; `-` is stdin.
+    """Show what job or sweep NAME, or any YAML FILE for gcloud, creates on Vertex AI; `-` is stdin.
 
     The result has a picture of the worker pools, what runs in them, the environment of the replicas, the quota that the job
     needs, and an estimate of the price. `explain` runs no checks; `vertexrig check` does.

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Add a sweep that follows the finished study of SWEEP to the project file.
 
-    SWEEP is a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. In the new sweep, some
+    SWEEP is a sweep's name, id, display name, or a file from `gcloud ai hp-tuning-jobs describe`. In the new sweep, some
     parameters get a fixed value, and ranges are narrowed around the best trials, or widened if the best trial is at a bound. A comment gives
     the reason for each change. The rest of the file stays unchanged.
     """

@@ -112,8 +112,8 @@ def serve(file: Path | None, port: int, target: str) -> None:
 def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     """Build and upload the trainer packages that triggered runs of the named jobs use; without a NAME, of all jobs.
 
-    For a job with `image: build`, triggered runs use its image that is in the registry now; `vertexrig image NAME --push` puts it
-    there.
+    For a job with `image: build`, triggered runs use the image of the current sources. It must be in the registry:
+    `vertexrig image NAME --push`.
     """
     from vertexrig.submit import publish  # 50 ms
 
@@ -134,7 +134,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 )
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, plan: bool, only: str | None, format_: str) -> None:
-    """Build the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles.
+    """Build the function, and print the gcloud commands that deploy it and grant its roles. With --run, run them.
 
     `--only code` is for a pipeline whose account must not change IAM policies. Deploy once without it before.
     """

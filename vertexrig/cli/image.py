@@ -48,9 +48,17 @@ class _Made:
     "--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands (the default)."
 )
 @click.option(
-    "--build", "mode", flag_value=BUILD, help="Build the image with Docker, or with Cloud Build, which also pushes it."
+    "--build",
+    "mode",
+    flag_value=BUILD,
+    help="Build the image with Docker. If Docker is not installed, use Cloud Build, which also pushes it.",
 )
-@click.option("--push", "mode", flag_value=PUSH, help="Build and push the image with Cloud Build, or with Docker.")
+@click.option(
+    "--push",
+    "mode",
+    flag_value=PUSH,
+    help="Build and push the image with Cloud Build, or with Docker if gcloud is not installed.",
+)
 @click.option("--lock", is_flag=True, help="Resolve the requirements again to the newest versions that fit.")
 @options.format_option("text", "json")
 def command(

@@ -35,8 +35,10 @@ from vertexrig.submit.reconcile import Reconciler, seen_twice
 )
 @options.format_option("text", "json")
 def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, format_: str) -> None:
-    """List jobs and sweeps on Vertex AI, or with --local the rehearsals on this machine, the newest first. The jobs of the
-    trials of a sweep that vertexrig started are not listed.
+    """List jobs and sweeps on Vertex AI, the newest first; with --local, list the rehearsals on this machine.
+
+    If vertexrig started a sweep, the jobs of its trials are not listed. If one request has two jobs, the job that is not recorded
+    is cancelled.
     """
     if where.local:
         _rehearsals(where.file, live, limit, format_)

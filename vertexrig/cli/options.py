@@ -147,7 +147,7 @@ info_option = click.option("--info", is_flag=True, help="Show findings of severi
 
 def format_option(*names: str) -> Callable[[F], F]:
     """Return the option `--format` with the given names, the first of which is the default."""
-    text = "Format of the result; json is one document, also for an error."
+    text = "Format of the result. With json, stdout is one JSON document, even if there is an error."
     return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True, help=text)
 
 

@@ -53,7 +53,7 @@ class PromoteOptions:
 def command(ended: studied.StudyOptions, asked: PromoteOptions, dry_run: bool, format_: str) -> None:
     """Add a job with the best trial's parameters as arguments to the project file.
 
-    SWEEP is a finished sweep: its name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The new job is a
+    SWEEP is a finished sweep: its name, id, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The new job is a
     copy of the sweep's job with the changes that the options name.
     """
     found = ended.found()

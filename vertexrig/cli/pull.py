@@ -25,7 +25,7 @@ from vertexrig.spec.api_names import JOB
 def command(job: str, where: options.WhereOptions, into: Path | None, name: str | None, format_: str) -> None:
     """Turn JOB into entries of a project file that render to the same job.
 
-    JOB is a custom job or sweep: its resource name, number or display name, or a file from `gcloud ai custom-jobs describe`
+    JOB is a custom job or sweep: its resource name, id or display name, or a file from `gcloud ai custom-jobs describe`
     or `gcloud ai hp-tuning-jobs describe` (YAML or JSON; `-` is stdin).
     """
     # a resource name has slashes, as a path has

@@ -45,8 +45,8 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 @click.option(
     "--lineage",
     is_flag=True,
-    help="Show how a version of a model, MODEL@VERSION or MODEL@ALIAS, was made: the data, and each job with its package, image, "
-    "project file and git revision.",
+    help="JOB is a version of a model instead, MODEL@VERSION or MODEL@ALIAS: show the data and each job that made it, with package, "
+    "image, project file and git revision.",
 )
 @options.format_option("markdown", "json", "html")
 def command(job: str, where: options.WhereOptions, output: Path | None, lineage: bool, format_: str) -> None:

@@ -78,7 +78,7 @@ _adopt_option = click.option(
     "--adopt",
     multiple=True,
     metavar="SCHEDULE",
-    help="Take over the job of this schedule, or with this id, although it calls another URL.",
+    help="Take over a Cloud Scheduler job that calls another URL. SCHEDULE is the schedule's name or the job's id.",
 )
 
 
@@ -203,7 +203,7 @@ def _listed(row: Mapping[str, Any]) -> str:
 def _ticking(loaded: Loaded) -> str:
     line = loaded.project.trigger.tick
     try:
-        return f"{config.TICK}: takes the next steps, {cron.words(line)}"
+        return f"{config.TICK}: carries out the next steps, {cron.words(line)}"
     except UsageError as error:
         raise loaded.error_at(str(error), "trigger", "tick") from None
 
@@ -237,7 +237,7 @@ def _status_text(one: ScheduleStatus) -> str:
     row = one.delivery
     end = (row.get("end") or {}).get("outcome") or row.get("state", "")
     lines = [
-        f"{one.name}: {one.run or 'takes the next steps'}",
+        f"{one.name}: {one.run or 'carries out the next steps'}",
         f"  Cloud Scheduler  {one.state.lower() or 'missing'}, next {cron.local(one.next, one.zone) or 'never'}, "
         + (
             f"last {cron.local(one.attempted, one.zone)} {one.attempt or 'not ended yet'}"
@@ -356,8 +356,8 @@ def _ended(end: Mapping[str, Any]) -> str:
     return f"{end['outcome']}{model} at {end.get('step', 'run')}: {end.get('reason', '')}"
 
 
-def _verb(name: str, doc: str) -> None:
-    @command.command(name, help=doc)
+def _verb(name: str, short: str, doc: str) -> None:
+    @command.command(name, short_help=short, help=doc)
     @click.argument("schedule", cls=NameArgument, among=("schedules",))
     @options.file_option
     @options.format_option("text", "json")
@@ -395,7 +395,8 @@ def _act(name: str, schedule: str, file: Path | None, format_: str) -> None:
 @options.file_option
 @options.format_option("text", "json")
 def run(schedule: str, at: str | None, to: str | None, dry_run: bool, file: Path | None, format_: str) -> None:
-    """Start the run of SCHEDULE now; `tick` starts a tick.
+    """Start the run of SCHEDULE now. `tick` as SCHEDULE starts a tick: the regular call in which the function continues
+    unfinished runs.
 
     With --at and --to, one run is started for each due time in between, the oldest first (a backfill). Ticks start them, within the
     budget; with `overlap: skip` or `wait` one after the other. A due time that had its run gets no second one.
@@ -466,14 +467,15 @@ def _moment(text: str, zone: str) -> datetime:
 
 _verb(
     "pause",
+    "Pause a schedule in Cloud Scheduler.",
     "Pause SCHEDULE in Cloud Scheduler until `resume` or the next `apply`. To stop it until a given time, use `hold`. To pause it for "
     "longer, set `paused: true` in the project file.",
 )
-_verb("resume", "Resume a SCHEDULE that `pause` stopped.")
+_verb("resume", "Resume a paused schedule.", "Resume a SCHEDULE that `pause` stopped.")
 
 
-def _decision(verb: str, doc: str) -> None:
-    @command.command(verb, help=doc)
+def _decision(verb: str, short: str, doc: str) -> None:
+    @command.command(verb, short_help=short, help=doc)
     @click.argument("run")
     @options.file_option
     @options.format_option("text", "json")
@@ -498,13 +500,18 @@ def _decision(verb: str, doc: str) -> None:
 
 _decision(
     "approve",
+    "Approve a model version that waits for approval.",
     "Approve the model version of RUN: a run id, or a schedule with one run that waits for approval. The next tick gives it the aliases, "
     "unless another version got them since the comparison.",
 )
-_decision("reject", "Reject the model version of RUN, which keeps its number and gets no alias.")
+_decision(
+    "reject",
+    "Reject a model version that waits for approval.",
+    "Reject the model version of RUN, which keeps its number and gets no alias.",
+)
 
 
-@command.command("hold", short_help="Stop schedules until a time, also after `apply`.")
+@command.command("hold", short_help="Put schedules on hold until a time; `apply` does not end the hold.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
 @click.option("--until", required=True, metavar="TIME", help="End of the hold: a time, or a length of time such as 2d.")
 @click.option("--reason", required=True, help="Reason, which the history shows for each skipped delivery.")

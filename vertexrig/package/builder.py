@@ -112,9 +112,9 @@ def build(
     if sources.unsafe and not is_trusted(sources.folder):
         if not trusted:
             raise SetupRunsError(
-                f"building the package runs code of {str(sources.folder)!r} on this machine, with your rights ({sources.unsafe}). "
+                f"building the package runs code of {str(sources.folder)!r} on this machine, with your permissions ({sources.unsafe}). "
                 "A setup.py that only gives values to setup() is built without asking. If you trust this one, type: "
-                "vertexrig package --trust. It holds until setup.py, setup.cfg or pyproject.toml changes"
+                "vertexrig package --trust. Your trust lasts until setup.py, setup.cfg or pyproject.toml changes"
             )
         trust(sources.folder)
     with tempfile.TemporaryDirectory(prefix="vertexrig-package-") as temporary:
@@ -185,7 +185,7 @@ def _make(
 
 def _must_fit(sources: Sources) -> None:
     if sources.refusals:
-        raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
+        raise PackageError("the trainer's requirements conflict with the image: " + "; ".join(sources.refusals))
 
 
 def _copy(sources: Sources, staged: Path) -> None:

@@ -97,7 +97,7 @@ def files_of(folder: Path, prefix: str = "") -> dict[str, Path]:
         PackageError: There is no such folder, it cannot be read, or it has too many files or levels.
     """
     if not folder.is_dir():
-        raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
+        raise PackageError(f"{str(folder)!r}, the trainer's path, is not a folder")
     found: dict[str, Path] = {}
     try:
         for name, path in _files_below(folder, prefix, (os.path.realpath(folder),)):

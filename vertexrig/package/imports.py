@@ -86,7 +86,8 @@ def third_party(
             )
         if item.kind == "stdlib" and tf_version is not None and not item.caught and top in _SINCE_3_11:
             raise PackageError(
-                f"{place}: {top} came with Python {_SINCE_3_11[top]}; the newest prebuilt image has Python 3.10"
+                f"{place}: {top} came with Python {_SINCE_3_11[top]}; the newest prebuilt image has Python 3.10. "
+                "Write image: build with a newer Python, or do not import it"
             )
         if item.kind != "other":
             continue
@@ -100,11 +101,11 @@ def third_party(
         elif not item.caught and unsure and not hint(folder, top):
             url = unsure[0]
             warnings.append(
-                f"{place}: imports {top}: whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) brings it is not known"
+                f"{place}: imports {top}; it is not known whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) provides it"
             )
         elif not item.caught and (unknown := more()[1]) and not hint(folder, top):
             shown = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
-            warnings.append(f"{place}: imports {top}: whether a dependency of {shown} brings it is not known")
+            warnings.append(f"{place}: imports {top}; it is not known whether a dependency of {shown} provides it")
         elif not item.caught:
             raise PackageError(_named_nowhere(item, top, folder))
     return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))

@@ -33,7 +33,7 @@ def beyond_the_package(place: str, url: str) -> str:
     # a password in the URL stays out of the message
     shown = re.sub(r"(://)[^/@]*@", r"\1…@", url)
     return (
-        f"{place}: the index {shown} is not in the package, and pip in a prebuilt container does not ask it. `image: build` "
-        "takes the index of a requirements.txt (--extra-index-url URL), or list the files of what it has under "
-        "trainer.package_uris; a rehearsal takes it from PIP_EXTRA_INDEX_URL"
+        f"{place}: the package cannot name the index {shown}, so pip in a prebuilt container does not use it. Use `image: build`, "
+        "which reads --extra-index-url from requirements.txt, or list the package files under trainer.package_uris. For a "
+        "rehearsal, set PIP_EXTRA_INDEX_URL"
     )

@@ -146,7 +146,7 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
     for block in re.split(r"\n(?=\S)", text.strip()):  # a requirement, with its hashes on lines that are moved in
         if not block.startswith(("-", "#")) and "--hash=" not in block:
             raise PackageError(
-                f"{block.split()[0]} has no hash, because it comes from a URL or a folder: take a release of it"
+                f"{block.split()[0]} has no hash, because it comes from a URL or a folder: name a release from a package index"
             )
     # The folder's own indexes were looked at in `_indexes`; this one comes from uv's configuration, by
     # --emit-index-url.

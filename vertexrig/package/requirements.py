@@ -143,7 +143,7 @@ def adjusted(text: str, file: str, line: int, image_tf: tuple[int, int] | None, 
         return text
     if pin.startswith("=="):
         notes.warnings.append(
-            f"{place}: tf-keras{pin} does not go with the image's TensorFlow {release}: built with ~={release}.0"
+            f"{place}: tf-keras{pin} conflicts with the image's TensorFlow {release}; the package requires tf-keras~={release}.0 instead"
         )
     extras, marker, comment = match["extras"] or "", match["marker"] or "", match["comment"]
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"

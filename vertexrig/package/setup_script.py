@@ -46,20 +46,22 @@ def read_setup(script: bytes) -> tuple[Mapping[str, Any], str]:
     tree = setup_tree(script)
     names: dict[str, Any] = {}
     more = [
-        f"line {node.lineno} is more than a list of values" for node in _statements(tree) if not _plain(node, names)
+        f"line {node.lineno} does more than import setuptools, assign a value or call setup()"
+        for node in _statements(tree)
+        if not _plain(node, names)
     ]
     given: dict[str, Any] = {}
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "setup":
-            more += [f"line {call.lineno} gives setup() more than keywords"] if call.args else []
+            more += [f"line {call.lineno} passes more than keywords to setup()"] if call.args else []
             for keyword in call.keywords:
                 try:
                     value = _value(keyword.value, names)
                 except (ValueError, TypeError):
                     value = None
-                    more.append(f"line {keyword.value.lineno} computes what it gives setup()")
+                    more.append(f"line {keyword.value.lineno} passes a computed value to setup()")
                 given[str(keyword.arg)] = value
-    more += [f"it gives setup() {key}" for key in sorted(given.keys() - _KEYS)]
+    more += [f"it passes {key} to setup()" for key in sorted(given.keys() - _KEYS)]
     more += [
         f"{key} names {one}, which is not in the package"
         for key in sorted(given.keys() & _PATHS)

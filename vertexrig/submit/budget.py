@@ -305,7 +305,9 @@ class Ledger:
                     return used
             # Both wait for each other's end only when the room is short; 503 lets the caller's retry ask again.
             if self.clock() + pause > until:
-                raise RestError("other runs are asking for the last room in the budget", status=503, retry_after=5.0)
+                raise RestError(
+                    "other runs are reserving the rest of the budget; try again in 5 s", status=503, retry_after=5.0
+                )
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 

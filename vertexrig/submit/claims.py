@@ -311,7 +311,9 @@ class Claims:
             again = replace(mine, id=current.id, run_id=run_id, before=current.before, winners=current.winners)
             return self._take_over(replace(again, generation=current.generation))
         if current.asked.partition(".")[0] != mine.asked.partition(".")[0]:
-            raise OtherBodyError("the same request id came with another body")
+            raise OtherBodyError(
+                "this request id was already used with another body: use a new request id, or send the first body again"
+            )
         if current.state == "created":
             return Existing(current)
         if current.state == "ended":
@@ -367,7 +369,7 @@ class Claims:
             if written is not None:
                 return replace(new, generation=written) if new.id == claim.id else done
             current = self._read(claim.path) or replace(claim, state="claimed", job=Recorded(), generation=0)
-        raise RestError("the claim changes too fast to record the job in it", status=503)
+        raise RestError("the claim changes too fast to record the job in it; try again", status=503)
 
     def release(self, claim: Claim, ended: Mapping[str, str] | None = None) -> bool:
         """Give the claim up; return whether it was still ours. The job was certainly not made.

@@ -49,7 +49,7 @@ def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list
                 name = next(name for name in names if kind in images[name])
                 line = workspace.command_line("image", name, "--push")
                 raise NoImageError(
-                    f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
+                    f"{uri} is not in the registry: it was never pushed, or the sources have changed since the last push. Push it first:\n{line}"
                 )
     # only when all of them are there, so that triggered runs never use half of a change
     for kind, uri in found.items():

@@ -34,7 +34,7 @@ class UploadedArtifacts:
         loaded, storage = self.loaded, self.storage
         found = storage.read_json(pointer(loaded, tf_version)) or {}
         uri = str(found.get("uri", ""))
-        version = f"TensorFlow {tf_version}" if tf_version else "its image"
+        version = f"TensorFlow {tf_version}" if tf_version else "the image"
         if not uri:
             raise NoPackageError(
                 f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
@@ -42,7 +42,7 @@ class UploadedArtifacts:
         name = uri.removeprefix(storage.uri(PACKAGES))
         if name == uri or not _PACKAGE.fullmatch(name) or not self._intact(PACKAGES + name, found):
             raise NoPackageError(
-                f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
+                f"the trainer package for {version} in {storage.uri(PACKAGES)} is missing or differs from the uploaded one: "
                 "`vertexrig function package` uploads it again"
             )
         return uri

@@ -112,8 +112,8 @@ class Alarms:
         else:
             registers = any(isinstance(step, RegisterStep) for step in schedule.steps)
             what = "no model is registered" if registers else f"{schedule.run} has not succeeded"
-            state = "no run is open" if run is None else f"the run is in phase {run.phase}, at {run.at}"
-            text = f"{what} {allowed} after {due}: {state}; `vertexrig schedule steps` and `schedule history {name}` say more"
+            state = "no run is unfinished" if run is None else f"the run is in phase {run.phase}, at {run.at}"
+            text = f"{what} {allowed} after {due}: {state}; `vertexrig schedule steps` and `vertexrig schedule history {name}` say more"
         about = {"schedule": name, "schedule_time": due, "run": schedule.run, "text": text}
         about |= {"claim": run.id} if run is not None else {}
         stamp = due.replace("-", "").replace(":", "")

@@ -35,7 +35,7 @@ CONDITIONS = {
         "What to type: `vertexrig doctor`.",
     ),
     "overdue": (
-        "a scheduled run did not come",
+        "no delivery arrived for a scheduled run",
         FUNCTION,
         'severity>=ERROR AND jsonPayload.alarm="overdue"',
         "Why: `vertexrig schedule status NAME` compares the file, the function and Cloud Scheduler.",
@@ -47,10 +47,11 @@ CONDITIONS = {
         "What it waits for: `vertexrig schedule steps`, `vertexrig schedule history NAME`.",
     ),
     "behind": (
-        "a tick did not get through the open runs",
+        "a tick ended before it had processed all unfinished runs",
         FUNCTION,
         f'jsonPayload.path="/{TICK}" AND jsonPayload.left>0',
-        "Raise `trigger.timeout`, of which a tick takes half, or the frequency of `trigger.tick`, and deploy again.",
+        "Raise `trigger.timeout` (a tick may use half of it), then `vertexrig function deploy --run`. Or make `trigger.tick` more frequent, "
+        "then `vertexrig schedule apply`.",
     ),
     "budget": (
         "a budget of the day is nearly used",

@@ -129,7 +129,7 @@ def explained(error: Exception) -> RequestProblem:
         kept = {"limit": error.limit, "estimate": estimate_data(error.estimate)}
         return RequestProblem(422, "over-budget", str(error), retry_after=_room_in(error.limit), kept=kept)
     if isinstance(error, OtherBodyError):
-        return RequestProblem(409, "other-body", "the same request id came with another body before")
+        return RequestProblem(409, "other-body", str(error))
     if isinstance(error, InProgressError):
         return RequestProblem(503, "in-progress", str(error), retry_after=error.retry_after)
     if isinstance(error, RestError):

@@ -111,7 +111,9 @@ class Trigger:
         caller_overrides.check_rules(loaded)
         project = loaded.project
         if not project.bucket:
-            raise loaded.error_at("bucket is needed: claims and packages are kept there")
+            raise loaded.error_at(
+                "the project file names no bucket, and the trigger keeps its claims and packages there: write bucket: gs://BUCKET"
+            )
         self.loaded, self.log = loaded, log
         self._unwritten: deque[Delivery] = deque(maxlen=100)
         vertex = vertex or Vertex(project.project, project.region)
@@ -274,7 +276,7 @@ class Trigger:
             routes = {"POST": lambda: self._tick(row)}
         else:
             pages = "/, /openapi.json, /jobs, /jobs/ID, /runs/ID/approve, /runs/ID/reject and /tick"
-            raise RequestProblem(404, "no-such-page", f"there is {pages}")
+            raise RequestProblem(404, "no-such-page", f"there is no page {call.path[:200]}; the pages are {pages}")
         handler = routes.get("GET" if call.method == "HEAD" else call.method)
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
@@ -489,7 +491,7 @@ class Trigger:
             except RequestProblem as error:
                 if error.type == "no-package":
                     raise NoPackageError(error.detail) from None
-                raise ChangedError(f"the project file does not allow it any more: {_detail(error)}") from None
+                raise ChangedError(f"the project file does not allow this run any more: {_detail(error)}") from None
 
         def problem(run: Run) -> str:
             from vertexrig.runs import steps
@@ -501,7 +503,7 @@ class Trigger:
             try:
                 self._read(dict(run.body), run.caller)
             except RequestProblem as error:
-                return f"the project file does not allow it any more: {_detail(error)}"
+                return f"the project file does not allow this run any more: {_detail(error)}"
             return ""
 
         return Engine(
@@ -545,8 +547,10 @@ class Trigger:
         email = self._checked.email(headers) if patterns else ""
         if email and any(fnmatchcase(email.lower(), one.lower()) for one in patterns):
             return email
-        who = email or "a caller whose token was not checked"
-        raise RequestProblem(403, "not-allowed", f"{who} fits none of trigger.approvers")
+        why = "the caller is not known: no token was checked"
+        if email or not patterns:
+            why = f"{email or 'the caller'} matches no pattern in trigger.approvers; add a pattern there"
+        raise RequestProblem(403, "not-allowed", why)
 
     def _tick(self, row: dict[str, Any]) -> Reply:
         from vertexrig.runs.store import OtherTriggerError

@@ -59,8 +59,12 @@ def read(body: Any, loaded: Loaded, email: str) -> Asked:
         if asked.request.digest in {of_schedule(name, one).digest for name, one in loaded.project.schedules.items()}:
             return asked
     if rule(loaded, email)[1] is NOBODY:
-        who = f"{email} fits none of trigger.callers" if email else "the caller is not known: no token was checked"
-        raise RequestProblem(403, "unknown-caller", f"{who}; `vertexrig doctor` says what is open to whom")
+        who = (
+            f"{email} matches no pattern in trigger.callers"
+            if email
+            else "the caller is not known: no token was checked"
+        )
+        raise RequestProblem(403, "unknown-caller", f"{who}; `vertexrig doctor` shows who may call the function")
     return request.read(body, narrowed(loaded, email))
 
 

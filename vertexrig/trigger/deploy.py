@@ -212,7 +212,9 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     """
     project = loaded.project
     if not project.bucket:
-        raise loaded.error_at("bucket is needed: claims and packages are kept there")
+        raise loaded.error_at(
+            "the project file names no bucket, and the trigger keeps its claims and packages there: write bucket: gs://BUCKET"
+        )
     registry = registry_steps(loaded) if BUILD in project.image_names else []
     # in this order: a role needs its identity, the function its roles, the callers the function
     return [
@@ -360,7 +362,13 @@ def grants(project: Project) -> Iterator[Grant]:
             f"serviceAccount:service-{number}@{one}.iam.gserviceaccount.com": who for one, who in KEY_AGENTS.items()
         }
         for agent, who in {storage: "Cloud Storage", **agents}.items():
-            yield Grant(f"{who} uses the key, for all that the project encrypts with it", KEY, key, agent, USES_KEY)
+            yield Grant(
+                f"{who} may use the encryption key (for everything that the project encrypts with it)",
+                KEY,
+                key,
+                agent,
+                USES_KEY,
+            )
     # who makes a job of Cloud Scheduler acts as the account that it calls with, and who deploys as the other two
     for person in project.trigger.deployers:
         for account in identities(project):
@@ -438,7 +446,7 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     project, trigger = loaded.project, loaded.project.trigger
     minor = re.fullmatch(r"python3([0-9]+)", trigger.runtime)
     if minor is None or int(minor[1]) < 12:
-        raise loaded.error_at(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
+        raise loaded.error_at(f"{trigger.runtime!r} cannot run the function; use python312 or newer", "trigger", "runtime")
     # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     # the one who runs the command chooses the callers
@@ -495,8 +503,8 @@ def _deployed(
         separator = next((one for one in _SEPARATORS if not any(one in value for value in values.values())), None)
         if separator is None:
             raise UsageError(
-                f"the values of {', '.join(values)} hold all of {' '.join(_SEPARATORS)} between them, and gcloud needs one of "
-                "these to part them: change a value, so that one of the characters is free"
+                f"gcloud needs a separator for environment variables, and the values of {', '.join(values)} use every possible one "
+                f"({' '.join(_SEPARATORS)}): remove one of these characters from the values"
             )
         given["set-env-vars"] = f"^{separator}^{separator.join(f'{key}={value}' for key, value in values.items())}"
     flags = {key: value for key, value in given.items() if value is not None}
@@ -580,13 +588,13 @@ def _url(project: Project) -> DeployStep:
     words = ("gcloud", *SERVICE, "describe", name, *place, "--format=value(status.url)")
     if project.trigger.command == "functions":
         words = ("gcloud", "functions", "describe", name, *place, "--gen2", "--format=value(serviceConfig.uri)")
-    why = "its URL, which --run writes into the project file as trigger.uri and deploys again; then run `vertexrig schedule apply`"
+    why = "the function's URL. --run writes it to trigger.uri in the project file and deploys again. Then run `vertexrig schedule apply`"
     return DeployStep(why, words, tells=True)
 
 
 def is_done(step: DeployStep) -> bool:
     """Whether gcloud finds that what a step makes is there."""
-    with waiting(f"gcloud: whether it is there: {step.why}"):
+    with waiting(f"gcloud, which checks whether it exists: {step.why}"):
         return bool(step.present) and subprocess.run(step.present, capture_output=True).returncode == 0
 
 

@@ -130,7 +130,12 @@ def check_trigger(subject: Subject) -> Iterator[Result]:
     trigger = subject.loaded.project.trigger
     end = RUNTIMES.get(trigger.runtime)
     if end is None or end <= subject.today:
-        yield Result("runtime", "error", f"{trigger.runtime} cannot be deployed", "trigger: {runtime: python312}")
+        yield Result(
+            "runtime",
+            "error",
+            f"{trigger.runtime} cannot be deployed: it is unknown or past its end",
+            "trigger: {runtime: python312}",
+        )
     else:
         yield Result("runtime", "ok", f"{trigger.runtime}, until {end.isoformat()}")
     budget = trigger.budget
@@ -142,8 +147,11 @@ def check_trigger(subject: Subject) -> Iterator[Result]:
             "budget", "warning", "nothing limits what callers may spend", "trigger: {budget: {usd_per_day: 50}}"
         )
     if trigger.callers and not trigger.uri:
-        message = "no caller is known without the function's URL, and trigger.callers lets nobody in"
-        yield Result("callers", "error", message, "trigger: {uri: URL}, as `vertexrig function deploy` prints it")
+        message = (
+            "trigger.callers is set but trigger.uri is not: without the URL the function cannot verify callers, and "
+            "refuses all of them"
+        )
+        yield Result("callers", "error", message, "`vertexrig function deploy --run` writes trigger.uri")
     elif trigger.callers:
         yield Result("callers", "ok", ", ".join(trigger.callers))
 
@@ -167,7 +175,10 @@ def check_api(subject: Subject) -> Iterator[Result]:
 def check_bucket(subject: Subject) -> Iterator[Result]:
     project, storage = subject.loaded.project, subject.storage
     uri = f"gs://{storage.bucket}" if storage else "gs://BUCKET"
-    make = f"gcloud storage buckets create {uri} --location={project.region} --project={project.project}"
+    place_options = f"--location={project.region} --project={project.project}"
+    make = f"gcloud storage buckets create {uri} {place_options}"
+    # the location of a bucket cannot be changed, and its name is taken
+    move = f"gcloud storage buckets create gs://NEW_BUCKET {place_options}, then write bucket: gs://NEW_BUCKET in the project file"
     found = storage.metadata() if storage is not None else None
     place = str((found or {}).get("location", "")).lower()
     if storage is None:
@@ -180,9 +191,9 @@ def check_bucket(subject: Subject) -> Iterator[Result]:
         yield Result("bucket", "ok", f"{uri} in {place}")
     elif project.region.startswith(_MULTI.get(place, "-")):
         # python-aiplatform issue 885: Vertex AI refuses a bucket in a multi-region
-        yield Result("bucket", "error", f"{uri} is in {place}; it must be in {project.region} itself", make)
+        yield Result("bucket", "error", f"{uri} is in {place}; it must be in {project.region} itself", move)
     else:
-        yield Result("bucket", "error", f"{uri} is in {place}, the jobs are in {project.region}", make)
+        yield Result("bucket", "error", f"{uri} is in {place}, the jobs are in {project.region}", move)
 
 
 def check_images(subject: Subject) -> Iterator[Result]:
@@ -261,15 +272,15 @@ def check_roles(subject: Subject) -> Iterator[Result]:
         text, member, role = policies[words], deploy.known(grant.member, subject.gcloud), deploy.INVOKER
         name = f"{grant.role} on {grant.name} for {member.partition(':')[2] or grant.member}"
         if text is None or not member:
-            yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy")
+            yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy --run")
         elif "allUsers" in _members(text, role):
-            who = ", so that no caller is known and trigger.callers lets nobody in" if project.trigger.callers else ""
+            who = ": it cannot verify callers, and refuses all of them" if project.trigger.callers else ""
             fix = f"gcloud run services remove-iam-policy-binding {grant.name} --member=allUsers --role={role} {' '.join(grant.place)}"
             yield Result(name, "error", f"anybody may call the function{who}", fix)
         elif member in _members(text, grant.role):
             yield Result(name, "ok", "given")
         else:
-            yield Result(name, "error", "not given", "vertexrig function deploy")
+            yield Result(name, "error", "not given", "vertexrig function deploy --run")
 
 
 def check_deployer(subject: Subject) -> Iterator[Result]:
@@ -282,14 +293,19 @@ def check_deployer(subject: Subject) -> Iterator[Result]:
     policy = subject.gcloud(["iam", "service-accounts", "get-iam-policy", invoker, place, "--format=json"])
     account = deploy.account(subject.gcloud)
     kind = "serviceAccount" if account.endswith(".gserviceaccount.com") else "user"
-    fix = f"trigger: {{deployers: [{kind}:{account or 'YOU'}]}}, then vertexrig function deploy"
+    fix = f"trigger: {{deployers: [{kind}:{account or 'YOU'}]}}, then `vertexrig function deploy --run`"
     name = f"apply schedules as {account or 'you'}"
     if policy is None or not account:
         yield Result(name, "unknown", f"the policy of {invoker} cannot be read", fix)
     elif f"{kind}:{account}" in _members(policy, deploy.ACT_AS):
         yield Result(name, "ok", f"may act as {invoker}")
     else:
-        yield Result(name, "warning", f"no role on {invoker} lets {account} act as it; one on the project may", fix)
+        yield Result(
+            name,
+            "warning",
+            f"{account} has no role on {invoker} that allows acting as it; a role on the project may allow it",
+            fix,
+        )
 
 
 def check_schedules(subject: Subject) -> Iterator[Result]:
@@ -299,7 +315,7 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
         return
     for unknown in store.RunStore(storage.below(loaded.project.trigger.prefix)).open():
         if isinstance(unknown, str):
-            yield Result("open runs", "warning", store.left_alone(unknown), "vertexrig function deploy --run")
+            yield Result("unfinished runs", "warning", store.left_alone(unknown), "vertexrig function deploy --run")
     submitter = Submitter(Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage)), subject.vertex, storage)
     for name, one in loaded.project.schedules.items():
         try:
@@ -330,9 +346,9 @@ def check_chains(subject: Subject) -> Iterator[Result]:
     found, name = deploy.printed(subject.gcloud(words)), "register after a run"
     lacking = sorted(set(deploy.registry_calls(project)) - set((found or {}).get("includedPermissions", ())))
     if found is None:
-        yield Result(name, "unknown", f"the role {role} cannot be read", "vertexrig function deploy")
+        yield Result(name, "unknown", f"the role {role} cannot be read", "vertexrig function deploy --run")
     elif lacking:
-        yield Result(name, "error", f"the role {role} lacks {', '.join(lacking)}", "vertexrig function deploy")
+        yield Result(name, "error", f"the role {role} lacks {', '.join(lacking)}", "vertexrig function deploy --run")
     else:
         yield Result(name, "ok", f"{role} may add models and versions")
 

@@ -106,7 +106,7 @@ class JobPages:
         job = next((job for vertex in asked if (job := vertex.by_id(number)) is not None), None)
         # callers may not see other jobs of the project
         if job is None or not self._is_open(job):
-            raise RequestProblem(404, "no-such-job", "the trigger started no job with this number")
+            raise RequestProblem(404, "no-such-job", "the trigger started no job with this id")
         return job
 
     def _is_open(self, job: RemoteJob) -> bool:
@@ -149,13 +149,14 @@ def _page(token: str) -> tuple[str, frozenset[str]]:
         times.parse(before)
         return before, frozenset(map(str, shown))
     except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError):
-        raise _wrong([("page", "it is not the `next` of an answer")]) from None
+        raise _wrong([("page", "page is not a `next` value from an earlier answer")]) from None
 
 
 def _read(query: Mapping[str, str]) -> dict[str, str]:
     """Return a query as it is meant; RequestProblem 400 with all that is wrong."""
     wrong = [
-        (name[:100], f"there is no {name[:100]!r}. {did_you_mean(name[:200], QUERY)}") for name in query.keys() - QUERY
+        (name[:100], f"there is no query parameter {name[:100]!r}. {did_you_mean(name[:200], QUERY)}")
+        for name in query.keys() - QUERY
     ]
     asked = {name: query[name] for name in QUERY if query.get(name)}
     limit = asked.get("limit", "20")

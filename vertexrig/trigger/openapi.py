@@ -28,10 +28,10 @@ _TYPES: dict[Any, dict[str, Any]] = {
 _DURATION = r"^[0-9]{1,9}(\.[0-9]{1,9})?s$"
 _PROBLEMS = {
     "400": "The body is not as described, a value is out of bounds, or the checks found errors; `findings` lists all.",
-    "403": "The project file does not open a key to callers.",
+    "403": "The project file does not allow callers to start this run or set a key.",
     "404": "There is no such job, sweep or page.",
     "405": "The page does not take this method.",
-    "409": "The request id came with another body before, or no trainer package was uploaded.",
+    "409": "The request id was already used with another body, or no trainer package was uploaded.",
     "413": "The body is too large.",
     "422": "Over budget; `detail` shows the arithmetic.",
     "429": "No quota left; see Retry-After.",

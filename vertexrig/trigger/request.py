@@ -127,13 +127,13 @@ def read(body: Any, loaded: Loaded) -> Asked:
     if not loaded.project.trigger.may_start(run):
         message = f"callers may not start {run!r}. {did_you_mean(run, startable(loaded), most=30)}"
         wrong = (_finding("not-allowed", "run", message),)
-        raise RequestProblem(403, "not-allowed", "the project file does not open this run to callers", wrong)
+        raise RequestProblem(403, "not-allowed", "the project file does not allow callers to start this run", wrong)
     refused = caller_overrides.check(loaded, run, set_, args)
     # closed keys first: a caller learns nothing of their bounds
     closed = [one for one in refused if not one.allowed]
     if closed:
         rows = tuple(_finding("not-allowed", one.path, one.message) for one in closed)
-        raise RequestProblem(403, "not-allowed", "the project file does not open these keys to callers", rows)
+        raise RequestProblem(403, "not-allowed", "the project file does not allow callers to set these keys", rows)
     if refused:
         rows = tuple(_finding("value", one.path, one.message) for one in refused)
         raise RequestProblem(400, "value", "values are outside what the project file allows", rows)
@@ -174,9 +174,9 @@ def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping
     own = (dict(schedule.set), dict(schedule.args))
     if (dict(set_), dict(args)) != own and not loaded.project.trigger.allow_then:
         message = (
-            f"only the values of the schedule {then} itself may have its steps; trigger.allow_then opens them to others"
+            f"the steps of {then} run only with that schedule's own values; to allow others: trigger.allow_then: true"
         )
-        detail = "the project file does not open its steps to other values"
+        detail = "the project file allows these steps only with the schedule's own values"
         raise RequestProblem(403, "not-allowed", detail, (_finding("not-allowed", "then", message),))
 
 
@@ -274,7 +274,7 @@ def _form(body: Any) -> list[Mapping[str, str]]:
                 _finding("form", name[:100], f"there is no key {name[:100]!r}. {did_you_mean(name[:200], KEYS)}")
             )
     if not isinstance(body.get("run"), str):
-        found.append(_finding("form", "run", "the name of a job or sweep belongs here, as text"))
+        found.append(_finding("form", "run", "the name of a job or sweep belongs here, as a string"))
     for name in ("set", "args"):
         if name in body and not isinstance(body[name], dict):
             found.append(_finding("form", name, f"{kind_of(body[name])} is here; an object belongs here"))

@@ -35,22 +35,28 @@ SKEW = timedelta(minutes=2)
 NO_ATTEMPT = -1
 """Code of a Cloud Scheduler job's status until its first attempt has ended (answers of 2026-05 and 2026-10)."""
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
-_CANDIDATES = f"ticks continue while candidates are left; then name others of {{run}}, or retry_for, in {{file}}, {_DEPLOY}, and {_AGAIN}"
+_CANDIDATES = (
+    "ticks try the remaining candidates. When none is left: change candidates or retry_for of {run} in {file}, then "
+    f"`{_DEPLOY}` and `{_AGAIN}`"
+)
 _REMEDIES = {
-    "over-budget": f"raise trigger.budget.{{limit}} of {{file}} or make the run smaller, then {_DEPLOY}",
-    "findings": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
-    "refused": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
+    "over-budget": f"raise trigger.budget.{{limit}} in {{file}} or make the run smaller, then `{_DEPLOY}`",
+    "findings": f"`vertexrig check {{run}}`, correct {{file}}, then `{_DEPLOY}`",
+    "refused": f"`vertexrig check {{run}}`, correct {{file}}, then `{_DEPLOY}`",
     "value": "vertexrig schedule apply",
-    "not-allowed": f"open the key in trigger of {{file}}, then {_DEPLOY}",
+    "not-allowed": f"allow the key under trigger: in {{file}}, then `{_DEPLOY}`",
     "no-such-run": _DEPLOY,
-    "no-package": f"vertexrig function package, then {_AGAIN}",
+    "no-package": f"`vertexrig function package`, then `{_AGAIN}`",
     "no-machines": _CANDIDATES,
     "exhausted": _CANDIDATES,
-    "given-up": f"vertexrig doctor, mend what the message names, then {_AGAIN}",
-    "unknown-caller": f"vertexrig doctor says what is open to whom; {_DEPLOY}, then vertexrig schedule apply",
+    "given-up": f"`vertexrig doctor`, fix what the message names, then `{_AGAIN}`",
+    "unknown-caller": f"`vertexrig doctor` shows who may call; then `{_DEPLOY}` and `vertexrig schedule apply`",
     "hold": "vertexrig schedule release {schedule}",
-    "overlap": "the tick starts it when the run before it has ended; overlap: allow of schedules.{schedule} does not wait",
-    "quota": f"ask for more of the quota that is named, or name other machines as candidates; then {_AGAIN}",
+    "overlap": (
+        "the tick starts it when the previous run has ended; to start runs without waiting, write overlap: allow under "
+        f"schedules.{{schedule}} in {{file}}, then `{_DEPLOY}`"
+    ),
+    "quota": f"ask for more of the quota that is named, or name other machines as candidates; then `{_AGAIN}`",
     "unavailable": _AGAIN,
     "in-progress": _AGAIN,
     "misconfigured": "vertexrig doctor",
@@ -258,11 +264,11 @@ def statuses(
         job = there.get(schedules.job_id(loaded, name), {})
         schedule = loaded.project.schedules.get(name)
         row: Mapping[str, Any] = {}
-        wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then {_DEPLOY}")] if name in refused else []
+        wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then `{_DEPLOY}`")] if name in refused else []
         if other := others.get(schedules.job_id(loaded, name)):
             what = f"the job of this name calls {other}, and this file's trigger is at {schedules.url(loaded)}: it belongs to another trigger"
             wrong.append(
-                Difference(what, f"choose another trigger.function, or vertexrig schedule apply --adopt {name}")
+                Difference(what, f"choose another trigger.function, or `vertexrig schedule apply --adopt {name}`")
             )
         else:
             wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
@@ -271,7 +277,7 @@ def statuses(
             wrong.append(Difference((holds or {})[key].text, f"vertexrig schedule release{named}"))
         if away:
             serve = "vertexrig function serve" if is_loopback(schedules.url(loaded)) else _DEPLOY
-            wrong.append(Difference(away, f"{serve}, then vertexrig schedule apply"))
+            wrong.append(Difference(away, f"`{serve}`, then `vertexrig schedule apply`"))
         if served.digest and served.digest != loaded.digest:
             what = f"the deployed function has another project file, templates or catalog ({served.digest}, here {loaded.digest})"
             wrong.append(Difference(what, _DEPLOY))
@@ -308,12 +314,12 @@ def _of_scheduler(name: str, paused: bool, job: Mapping[str, Any], change: sched
     wrong = []
     if change is not None:
         fields = ", ".join(field for field, _, _ in change.changes)
-        wrong.append(Difference(f"Cloud Scheduler has another {fields}", "vertexrig schedule apply"))
+        wrong.append(Difference(f"these fields differ in Cloud Scheduler: {fields}", "vertexrig schedule apply"))
     state = job.get("state")
     if state == "PAUSED" and not paused:
         wrong.append(Difference("it is paused in Cloud Scheduler: it does not fire", f"vertexrig schedule resume {name}"))  # fmt: skip
     elif state == "PAUSED":
-        wrong.append(Difference("the file pauses it: it does not fire", f"remove paused of schedules.{name}, then vertexrig schedule apply"))  # fmt: skip
+        wrong.append(Difference("the file pauses it: it does not fire", f"remove paused of schedules.{name}, then `vertexrig schedule apply`"))  # fmt: skip
     elif paused:
         wrong.append(Difference("the file pauses it, and it fires all the same", "vertexrig schedule apply"))
     return wrong
@@ -340,7 +346,7 @@ def _of_attempt(loaded: Loaded, name: str, job: Mapping[str, Any], row: Mapping[
         Difference(
             f"the delivery of {attempted[:19]}Z ended {result.rstrip('.')}, and the history has no job of it: the function was killed, or "
             "was not reached. The next delivery continues what it had begun",
-            f"{log_command(loaded, name)}; then vertexrig schedule run {name}",
+            f"`{log_command(loaded, name)}`, then `vertexrig schedule run {name}`",
         )
     ]
 
@@ -360,12 +366,14 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         verb = "trials" if "/hyperparameterTuningJobs/" in str(row.get("job")) else "logs"
         reason = f": {end['reason']}" if end.get("reason") else ""
         reason += f", cancelled by {end['cancelled_by']}" if end.get("cancelled_by") else ""
-        fix = f"vertexrig {verb} {number}, correct {loaded.file} or the trainer, then {_AGAIN.format(schedule=name)}"
+        fix = (
+            f"`vertexrig {verb} {number}`, correct {loaded.file} or the trainer, then `{_AGAIN.format(schedule=name)}`"
+        )
         if known := _REMEDIES.get(str(end["outcome"])):
             fix = known.format(schedule=name, run=row.get("run", ""), limit="usd_per_run", file=loaded.file)
         return [Difference(f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}", fix)]
     if row.get("approval"):
-        fix = f"vertexrig schedule approve {name}, or vertexrig schedule reject {name}"
+        fix = f"`vertexrig schedule approve {name}`, or `vertexrig schedule reject {name}`"
         return [Difference(f"since {str(row.get('since'))[:19]}Z: {row['approval']}", fix, "warning")]
     if row.get("state") in ("PENDING", "QUEUED"):
         waited = (times.now() - times.parse(str(row.get("since") or row["time"]))).total_seconds()
@@ -374,9 +382,9 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         texts = (getattr(run, "wait", None), getattr(job, "wait", None), getattr(job, "max_wait_duration", None))
         allowed = (times.meant_seconds(str(text)) or 0.0 for text in texts)
         if waited > max(PENDING_S, *allowed):
-            fix = f"name other machines as candidates of {row.get('run')}, or vertexrig cancel {str(row['job']).rpartition('/')[2]}"
+            fix = f"name other machines as candidates of {row.get('run')}, or `vertexrig cancel {str(row['job']).rpartition('/')[2]}`"
             if run is not None and run.candidates:
-                fix = f"vertexrig schedule run {TICK}: each tick compares the wait with that of the candidate"
+                fix = f"`vertexrig schedule run {TICK}`: each tick compares how long the job has waited with the candidate's `wait`"
             hours = f"{waited / 3600:.0f} h"
             return [
                 Difference(

@@ -81,7 +81,7 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     caller_overrides.check_rules(loaded)
     project = loaded.project
     if project.schedules and not url(loaded):
-        raise loaded.error_at("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
+        raise loaded.error_at("the trigger's URL is needed: `vertexrig function deploy --run` writes it", "trigger", "uri")
     found = {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
     if ticks(loaded):
         found[job_id(loaded, TICK)] = _tick(loaded)
@@ -180,7 +180,8 @@ def _refusal(workspace: Workspace, schedule: Schedule) -> str:
         for (path, own), (key, value) in product(bounds, days):
             most = getattr(own, key)
             if most is not None and value > most:
-                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, path)
+                limit = f"${most:.2f}" if key == "usd_per_day" else f"{most:g} trials"
+                raise OverBudgetError(key, f"{arithmetic(price)}: more than {limit} per day", price, path)
     except ConfigError as error:
         return error.message
     except VertexrigError as error:
@@ -208,11 +209,16 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
         config["maxRetryDuration"] = retry.max_retry_duration
     waits = _waits(config)
     if outlasted(waits) < 1:
-        total = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s after" if waits else "with"
+        total = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s"
+        ends = (
+            f"the retries end {total} after the first delivery"
+            if waits
+            else "there is no retry after the first delivery"
+        )
         raise loaded.error_at(
-            f"the retries end {total} the first delivery, and a delivery that died keeps its claim for {LEASE_S:g} s, with a "
-            f"margin {FREE_AFTER_S:g} s: the run would be lost. Raise retry_count or min_backoff_duration; the default, "
-            "3 retries from 30s on, outlasts it twice",
+            f"{ends}. A delivery that crashed keeps its claim for {LEASE_S:g} s ({FREE_AFTER_S:g} s with a margin), so no retry "
+            "could take over and the run would be lost. Raise retry_count or min_backoff_duration; the default (3 retries from "
+            "30s on) survives two such crashes",
             *("schedules", name, "retry_config"),
         )
     return {
@@ -234,7 +240,9 @@ def _tick(loaded: Loaded) -> dict[str, Any]:
     target = _target(loaded, {}, TICK_PATH)
     return {
         "name": _resource(loaded, TICK),
-        "description": f"takes the next steps of runs that have ended, and starts those that waited: {words}"[:500],
+        "description": f"carries out the next steps of runs that have ended, and starts those that waited: {words}"[
+            :500
+        ],
         "schedule": line,
         "timeZone": TICK_ZONE,
         "attemptDeadline": "180s",

@@ -69,8 +69,8 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     caller_overrides.check_rules(loaded)
     if PREBUILT in loaded.project.image_names and not loaded.project.trainer.build.framework:
         raise loaded.error_at(
-            "an image is `prebuilt`, and the function has no trainer to tell the framework by: name it, such as "
-            "build: {framework: tf}",
+            "an image is `prebuilt`, and the function has no trainer source from which to detect the framework: write "
+            "build: {framework: tf} under trainer",
             "trainer",
         )
     source = _shipped_function()
@@ -140,7 +140,8 @@ def _project_files(loaded: Loaded, folder: Path) -> None:
         for file in own.glob(f"*{TEMPLATE_SUFFIX}"):
             if not (file.is_file() and is_inside(file, own)):
                 raise UsageError(
-                    f"{file} is not a file of the project's folder: the function cannot contain it. Put the file itself there"
+                    f"{file} is not a regular file inside the project's folder, so the function cannot contain it. Copy the file "
+                    "there instead of linking it"
                 )
         _copy(own.glob(f"*{TEMPLATE_SUFFIX}"), _inside(folder, project.templates))
     if project.catalog:

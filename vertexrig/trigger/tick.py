@@ -133,7 +133,11 @@ class Ticker:
                 moved.append(self._move(run, live or {}, _hold(run, holds), newest.get(run.schedule, ""), lease.now))
             except Exception as error:
                 self.log(
-                    {"severity": "ERROR", "message": f"a run failed: {run.name} {run.id}", **answers.failure(error)}
+                    {
+                        "severity": "ERROR",
+                        "message": f"the tick could not process run {run.name} {run.id}",
+                        **answers.failure(error),
+                    }
                 )
                 moved.append(Moved(run, "unknown", text="the log says what went wrong", problem=True))
         return moved, 0, ""
@@ -151,7 +155,10 @@ class Ticker:
                     newest[run.schedule] = run.time
             except VertexrigError as error:  # of its claim: the other runs go on
                 self.log(
-                    {"severity": "WARNING", "message": f"whether {run.name} {run.id} has a job is not known: {error}"}
+                    {
+                        "severity": "WARNING",
+                        "message": f"it is not known whether {run.name} {run.id} has a job: {error}",
+                    }
                 )
         return newest
 

@@ -68,7 +68,7 @@ def _led(host: Any, port: Any, socket: Any) -> tuple[Any, Any]:
         return host, port
     if name == _DOMAIN or name.endswith("." + _DOMAIN):
         if asked not in _TLS:
-            raise socket.gaierror(socket.EAI_NONAME, f"{name} is asked with https here")
+            raise socket.gaierror(socket.EAI_NONAME, f"{name} accepts only https here")
         address, _, own = os.environ[VARIABLE].rpartition(":")
         return address, int(own)
     # A name without a dot, or an address, is of the machine's own network.
@@ -96,8 +96,10 @@ def _refusal(name: str, socket: Any) -> str:
                 connection.sendall(head.encode())
                 code, _, why = connection.makefile("rb").readline().decode("latin-1").partition(" ")[2].partition(" ")
         except (OSError, UnicodeError) as error:
-            code, why = "", f"{name} is not asked: the proxy that decides it does not answer: {error}"
-        refusal = "" if code == "200" else why.strip() or f"{name} is not asked: its proxy gave no answer"
+            code, why = "", f"{name} cannot be reached: the local Vertex's proxy does not answer: {error}"
+        refusal = (
+            "" if code == "200" else why.strip() or f"{name} cannot be reached: the local Vertex's proxy gave no answer"
+        )
         # Another answer, such as that of a proxy with too many connections, is of this moment only.
         if code not in ("200", "403"):
             return refusal

@@ -215,7 +215,7 @@ def test_a_package_from_elsewhere_is_not_run(here: clouds.MemoryCloud, make: Mak
     submitter = make()
     for uri in FOREIGN:
         clouds.point_at(here, uri)
-        with pytest.raises(NoPackageError, match="not the one that was uploaded"):
+        with pytest.raises(NoPackageError, match="is missing or differs from the uploaded one"):
             submitter.prepare_candidates(Request("cpu"))[0]
     clouds.point_at(here)
     submitter.prepare_candidates(Request("cpu"))[0]
@@ -254,7 +254,7 @@ def test_a_package_is_read_only_if_it_was_written_again(here: clouds.MemoryCloud
     assert reads.count(name) == 1
     for changed in (data[:-1], bytes([*data[:-1], data[-1] ^ 1])):  # cut short; as long as it was
         here.storage.write(name, changed)
-        with pytest.raises(NoPackageError, match="not the one that was uploaded"):
+        with pytest.raises(NoPackageError, match="is missing or differs from the uploaded one"):
             submitter.prepare_candidates(Request("cpu"))
 
 

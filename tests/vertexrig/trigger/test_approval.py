@@ -139,12 +139,17 @@ def test_only_approvers_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "vertexrig.trigger.callers.CheckedTokens.email",
         lambda _, headers: checked.get(headers.get("authorization"), ""),
     )
-    for token, who in (("Bearer eve", "eve@example.org"), ("Bearer x", "a caller whose token was not checked")):
+    for token, why in (
+        ("Bearer eve", "eve@example.org matches no pattern in trigger.approvers; add a pattern there"),
+        ("Bearer x", "the caller is not known: no token was checked"),
+    ):
         refused = decide(here, run, authorization=token)
-        assert refused.status == 403 and refused.body["detail"] == f"{who} fits none of trigger.approvers"
+        assert (refused.status, refused.body["detail"]) == (403, why)
     assert decide(here, run, "reject", authorization="Bearer ana").body["by"] == "Ana@example.com"
     closed = place(tmp_path, approvers=[])
-    assert decide(closed, trained(closed, 0.8), authorization="Bearer ana").status == 403
+    refused = decide(closed, trained(closed, 0.8), authorization="Bearer ana")
+    assert refused.status == 403
+    assert refused.body["detail"] == "the caller matches no pattern in trigger.approvers; add a pattern there"
 
 
 def test_status_names_the_version_and_the_command(tmp_path: Path) -> None:
@@ -156,7 +161,7 @@ def test_status_names_the_version_and_the_command(tmp_path: Path) -> None:
         here.trigger.loaded, [], [{**row, "schedule": "nightly"}], schedule_status.Served()
     )
     wrong = next(one for one in found[0].differences if "waits for approval" in one.message)
-    assert wrong.severity == "warning" and wrong.fix.startswith("vertexrig schedule approve nightly")
+    assert wrong.severity == "warning" and wrong.fix.startswith("`vertexrig schedule approve nightly`")
 
 
 def test_rollback_takes_the_version_that_was_replaced(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def call(here: Place, email: str, method: str = "POST", **body: Any) -> Reply:
         (BEN, {"run": "sweep", "set": {"max_trial_count": 3}}, 422, "3 trials, and 2 are allowed per run (trigger.callers.*@example.com.budget.trials_per_run)"),
         (BEN, {"run": "cpu"}, 403, "callers may not start 'cpu'"),
         (BEN, {"run": "sweep", "args": {"epochs": 3}}, 403, "callers may not set 'epochs'"),
-        (EVE, {"run": "sweep"}, 403, "eve@elsewhere.org fits none of trigger.callers"),
+        (EVE, {"run": "sweep"}, 403, "eve@elsewhere.org matches no pattern in trigger.callers"),
         ("", {"run": "sweep"}, 403, "no token was checked"),
     ],
 )  # fmt: skip

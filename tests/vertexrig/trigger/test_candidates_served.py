@@ -224,7 +224,7 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     here.fails()
     assert here.ticked() == [("changed", "candidate 1 of 2")]
     (row,) = here.ended
-    assert "does not allow it any more" in row["end"]["reason"]
+    assert "does not allow this run any more" in row["end"]["reason"]
     assert any("odd.json is not a run" in str(row) for row in here.logs)
     assert SUCCEEDED not in str(here.logs)
 

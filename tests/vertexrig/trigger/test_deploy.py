@@ -213,7 +213,7 @@ def test_no_printed_command_shows_a_secret(tmp_path: Path, monkeypatch: pytest.M
 def test_no_character_is_left_to_part_the_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value with every character that could part the values is refused with their names."""
     monkeypatch.setenv("TEAM", "@|~#%;+")
-    with pytest.raises(UsageError, match="the values of TEAM hold all of"):
+    with pytest.raises(UsageError, match="the values of TEAM use every possible one"):
         deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, ("TEAM",))
 
 

@@ -99,7 +99,9 @@ def test_any_limit_is_a_budget(tmp_path: Path) -> None:
 
 
 def test_the_bucket_s_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket in another region, in a multi-region, or not there at all is wrong, with the command that makes one."""
+    """A bucket that does not exist is wrong, with the command that creates it. So is one in another region or in a multi-region, with
+    the command that creates another one, since a bucket's location cannot be changed.
+    """
     one = patient(clouds.MemoryCloud(), tmp_path)
     assert outcomes(doctor.check_bucket, one)["bucket"][0] == "ok"  # a local one is in no region
     assert one.storage is not None
@@ -108,9 +110,10 @@ def test_the_bucket_s_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         metadata = None if location is None else {"location": location}
         monkeypatch.setattr(one.storage, "metadata", lambda metadata=metadata: metadata)
         found, fix = outcomes(doctor.check_bucket, one)["bucket"]
-        assert found == outcome and ("buckets create gs://my-bucket --location=us-central1" in fix) == (
-            outcome == "error"
-        )
+        name = {"US-CENTRAL1": None, None: "my-bucket"}.get(location, "NEW_BUCKET")
+        command = f"gcloud storage buckets create gs://{name} --location=us-central1 --project=my-project"
+        written = ", then write bucket: gs://NEW_BUCKET in the project file" if name == "NEW_BUCKET" else ""
+        assert (found, fix) == (outcome, command + written if name else "")
     assert outcomes(doctor.check_bucket, replace(one, storage=None))["bucket"][0] == "error"
 
 
@@ -144,8 +147,9 @@ def test_roles(tmp_path: Path) -> None:
     # between them the roles of the identity that builds it
     assert [outcome for outcome, _ in found.values()] == ["ok", "ok", "error", "error", "error", "error"]
     assert "remove-iam-policy-binding" in list(found.values())[-1][1]
+    assert {fix for _, fix in list(found.values())[2:-1]} == {"vertexrig function deploy --run"}
     found = outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD))
-    assert {outcome for outcome, _ in found.values()} == {"unknown"}
+    assert set(found.values()) == {("unknown", "vertexrig function deploy --run")}
 
 
 def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
@@ -192,7 +196,8 @@ def test_who_applies_schedules(tmp_path: Path) -> None:
         }
         one = patient(clouds.MemoryCloud(), tmp_path, said, vertex=CLOUD, loaded=project)
         found, fix = outcomes(doctor.check_deployer, one)["apply schedules as ana@example.com"]
-        assert (found == outcome and "deployers: [user:ana@example.com]" in fix) or outcome == "ok"
+        typed = "trigger: {deployers: [user:ana@example.com]}, then `vertexrig function deploy --run`"
+        assert found == outcome and (fix == typed or outcome == "ok")
 
 
 def test_what_chains_need(tmp_path: Path) -> None:
@@ -209,7 +214,7 @@ def test_what_chains_need(tmp_path: Path) -> None:
 
     every = list(deploy.MODEL_CALLS)
     assert found(every) == {"register after a run": ("ok", "")}
-    assert found(every[1:])["register after a run"] == ("error", "vertexrig function deploy")
+    assert found(every[1:])["register after a run"] == ("error", "vertexrig function deploy --run")
     unknown = outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=CLOUD, loaded=chained))
     assert [outcome for outcome, _ in unknown.values()] == ["unknown"]
     local = patient(clouds.MemoryCloud(), tmp_path, loaded=chained)

@@ -274,10 +274,10 @@ WRONG = [
     *(
         ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "retry_config": retry}}}, said)
         for retry, said in (
-            ({"retry_count": 1}, r"30 = 30 s after the first delivery, .* for 66 s, with a margin 76 s"),
+            ({"retry_count": 1}, r"30 = 30 s after the first delivery[.] .* for 66 s [(]76 s with a margin[)]"),
             ({"retry_count": 3, "min_backoff_duration": "5s"}, r"5 \+ 10 \+ 20 = 35 s after"),
             ({"retry_count": 5, "max_backoff_duration": "15s"}, r"15 \+ 15 \+ 15 \+ 15 \+ 15 = 75 s after"),
-            ({"retry_count": 0}, "the run would be lost"),
+            ({"retry_count": 0}, "there is no retry after the first delivery[.] .* the run would be lost"),
         )
     ),
 ]
@@ -307,7 +307,11 @@ def test_what_would_be_refused_at_night_is_refused_before_apply(
     first, second = refused.value.errors
     assert "schedules.nightly" in first.message and first.line and "n1-standard-5" in second.message and second.line
     data = copy.deepcopy(DATA)
-    for budget, said in (({"usd_per_run": 1}, "trigger.budget.usd_per_run"), ({"trials_per_day": 4}, "trials_per_day")):
+    for budget, said in (
+        ({"usd_per_run": 1}, "trigger.budget.usd_per_run"),
+        ({"usd_per_day": 0.5}, r"more than \$0[.]50 per day .*usd_per_day"),
+        ({"trials_per_day": 4}, "more than 4 trials per day .*trials_per_day"),
+    ):
         data["trigger"]["budget"] = budget
         with pytest.raises(ConfigError, match=said) as refused:
             schedules.check(clouds.loaded(tmp_path, data))

@@ -52,7 +52,7 @@ def stands(
     [
         ({"job": {"name": ""}}, "is not in Cloud Scheduler", "vertexrig schedule apply"),
         ({"job": {"state": "PAUSED"}}, "is paused in Cloud Scheduler", "vertexrig schedule resume nightly"),
-        ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
+        ({"job": {"schedule": "0 4 * * *"}}, "these fields differ in Cloud Scheduler: schedule", "vertexrig schedule apply"),
         ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
         ({"version": "0_0_9"}, "has vertexrig 0.0.9, and this is ", "vertexrig function deploy --run"),
         ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has no job of it", "vertexrig schedule run nightly"),
@@ -65,19 +65,19 @@ def stands(
             "ended CANCELLED, cancelled by ana@example.com",
             "vertexrig schedule run nightly",
         ),
-        ({"row": {**ROW, "end": {"outcome": "exhausted"}}}, "ended exhausted", "name others of sweep"),
+        ({"row": {**ROW, "end": {"outcome": "exhausted"}}}, "ended exhausted", "change candidates or retry_for of sweep in "),
         (
             {"row": {**ROW, "decision": "refused", "reason": "over-budget", "text": "$9", "detail": {"limit": "usd_per_day"}}},
             "was refused, over-budget: $9",
-            "raise trigger.budget.usd_per_day of ",
+            "raise trigger.budget.usd_per_day in ",
         ),
         *(
             ({"row": {**ROW, "decision": "refused", "reason": reason, "text": "so"}}, f"was refused, {reason}: so", fix)
             for reason, fix in (
-                ("no-machines", "name others of sweep"),
-                ("exhausted", "name others of sweep"),
+                ("no-machines", "change candidates or retry_for of sweep in "),
+                ("exhausted", "change candidates or retry_for of sweep in "),
                 ("given-up", "vertexrig schedule run nightly"),
-                ("unknown-caller", "vertexrig doctor"),
+                ("unknown-caller", "`vertexrig doctor` shows who may call; then `vertexrig function deploy --run`"),
             )
         ),
         ({"row": {**ROW, "decision": "refused", "reason": "never heard of"}}, "never heard of", "gcloud logging read"),

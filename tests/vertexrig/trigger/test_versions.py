@@ -78,7 +78,7 @@ def test_the_doctor_names_what_is_left_alone(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(schedule_status, "of_project", lambda *_: [])
     loaded = place.trigger.loaded
     subject = doctor.Subject(loaded, place.vertex, place.storage, lambda _: None, date(2026, 11, 26))  # type: ignore[arg-type]
-    (found,) = [one for one in doctor.check_schedules(subject) if one.name == "open runs"]
+    (found,) = [one for one in doctor.check_schedules(subject) if one.name == "unfinished runs"]
     assert found.outcome == "warning" and name in found.message
 
 
