@@ -446,7 +446,9 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     project, trigger = loaded.project, loaded.project.trigger
     minor = re.fullmatch(r"python3([0-9]+)", trigger.runtime)
     if minor is None or int(minor[1]) < 12:
-        raise loaded.error_at(f"{trigger.runtime!r} cannot run the function; use python312 or newer", "trigger", "runtime")
+        raise loaded.error_at(
+            f"{trigger.runtime!r} cannot run the function; use python312 or newer", "trigger", "runtime"
+        )
     # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     # the one who runs the command chooses the callers

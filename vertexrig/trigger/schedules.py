@@ -81,7 +81,9 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     caller_overrides.check_rules(loaded)
     project = loaded.project
     if project.schedules and not url(loaded):
-        raise loaded.error_at("the trigger's URL is needed: `vertexrig function deploy --run` writes it", "trigger", "uri")
+        raise loaded.error_at(
+            "the trigger's URL is needed: `vertexrig function deploy --run` writes it", "trigger", "uri"
+        )
     found = {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
     if ticks(loaded):
         found[job_id(loaded, TICK)] = _tick(loaded)
