@@ -18,7 +18,7 @@ BODIES: list[tuple[str, dict[str, Any], int, str]] = [
     ("a schedule without steps", {"then": "plain"}, 403, "there is no schedule 'plain' with steps"),
     ("steps of its own", {"then": ["promote"]}, 400, "the name of a schedule belongs here"),
     ("another run", {"run": "cpu", "then": "nightly"}, 400, "the steps of nightly follow sweep, not cpu"),
-    ("other values", {"args": {"epochs": 4}, "then": "nightly"}, 403, "trigger.allow_then opens them"),
+    ("other values", {"args": {"epochs": 4}, "then": "nightly"}, 403, "to allow others: trigger.allow_then: true"),
 ]
 
 
