@@ -19,13 +19,12 @@ from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
 from vertexrig.finding import Finding, Severity
 from vertexrig.project import run_ids
+from vertexrig.project.model import IMAGE_VARIABLE
 
 if TYPE_CHECKING:
     from vertexrig.workspace import Prepared, Workspace
 
 STDOUT = Path("-")
-# the whole image is a variable's, as in `image: ${IMAGE:-tf-2.17}`
-_IMAGE_VARIABLE = re.compile(r"""\bimage: *["']?\$\{(?P<name>\w+):-[^{}]*\}["']? *($|[,}]| #)""")
 
 
 @click.command("render")
@@ -171,7 +170,6 @@ def _switch(workspace: Workspace, finding: Finding, words: Sequence[object]) -> 
         key = re.sub(r"(container\.)?image_uri$", "image", finding.given.partition("=")[0])
         return f"replace `--set {shlex.quote(finding.given)}` by `--set {key}=build`"
     lines = workspace.loaded.text.splitlines()
-    variable = _IMAGE_VARIABLE.search(lines[finding.line - 1]) if finding.line else None
-    if variable is not None:
-        return f"`{workspace.command_line('render', *words, environ={variable['name']: 'build'})}`"
+    if finding.line and f"${{{IMAGE_VARIABLE}:-" in lines[finding.line - 1]:
+        return f"`{workspace.command_line('render', *words, environ={IMAGE_VARIABLE: 'build'})}`"
     return f"write `image: build` in {workspace.loaded.file}"

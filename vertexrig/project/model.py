@@ -18,6 +18,8 @@ BUILD = "build"
 """The image that `vertexrig image` makes, where an image is named."""
 PREBUILT = "prebuilt"
 """The newest prebuilt image of the trainer's framework for the machines, where an image is named."""
+IMAGE_VARIABLE = "IMAGE"
+"""The environment variable by which a project file of `vertexrig init` takes its image."""
 
 PACKAGE_MIB = 200
 """MiB that the files of a package may have, if `trainer.package_mib` is not given."""

@@ -12,7 +12,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.package.sources import IMAGE_PYTHON
-from vertexrig.project.model import PREBUILT
+from vertexrig.project.model import IMAGE_VARIABLE, PREBUILT
 from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.trainer_source.tensorflow_usage import MULTI, STRATEGY_FLAGS, strategy_named
 from vertexrig.trainer_source.trainer_model import Flag, TrainerSource
@@ -273,7 +273,7 @@ def _image(framework: str | None, catalog: Catalog, python: str = "") -> list[st
         why = f"the trainer needs Python {python}, and the newest prebuilt image has 3.{IMAGE_PYTHON}"
         return [f"  image: build # {why}", f'  build: {{{named}python: "{python}"}}']
     return [
-        f"  image: ${{IMAGE:-{image}}} # the newest prebuilt image; with IMAGE=build, the image that `vertexrig image NAME` builds",
+        f"  image: ${{{IMAGE_VARIABLE}:-{image}}} # the newest prebuilt image; with {IMAGE_VARIABLE}=build, the image that `vertexrig image NAME` builds",
         f'  build: {{{named}python: "{sys.version_info.major}.{sys.version_info.minor}"}}',
     ]
 
