@@ -129,9 +129,9 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         _content(config, packages, modules, files)
     alone = found.dependencies is not None and "install_requires" not in given
     dependencies = (found.dependencies or ()) if alone else ()
-    # a setup.cfg that lists them keeps its list
-    if _has(config, "options", "install_requires"):
-        dependencies = ()
+    if dependencies and config.has_section("options"):
+        # setuptools, too, takes the list of the [project] table in place of the one in setup.cfg
+        config.remove_option("options", "install_requires")
     generated = {**({} if "setup.py" in files else {"setup.py": SETUP_PY}), "setup.cfg": _written(config)}
     return Layout(generated, dependencies, alone, found.requires_python, found.warnings)
 

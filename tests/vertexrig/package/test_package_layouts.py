@@ -68,6 +68,11 @@ LAYOUTS = {
     "project": {"pyproject.toml": PROJECT, **APP},
     "project in src": {"pyproject.toml": PROJECT, **under("src/"), "tools/__init__.py": "", "noxfile.py": ""},
     "project beside a setup.py of one call": {"pyproject.toml": PROJECT, "setup.py": SHIM, **APP},
+    "project beside a setup.cfg with other requirements": {
+        "pyproject.toml": PROJECT,
+        "setup.cfg": "[options]\npackages = app\ninstall_requires =\n    rich\n",
+        **APP,
+    },
     "project beside a whole setup.py": {
         "pyproject.toml": PROJECT,
         "setup.py": "from setuptools import find_packages, setup\nsetup(packages=find_packages(), package_data={'app': ['*.txt']})\n",
