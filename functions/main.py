@@ -19,7 +19,7 @@ APPLICATION = application(FOLDER)
 
 @functions_framework.http
 def trigger(request: Any) -> Any:
-    """Answer an HTTP request: POST / starts a job, GET / lists what may run, GET /jobs/ID describes a job, POST /tick continues open runs."""
+    """Answer an HTTP request: POST / starts a job, GET / lists what may run, GET /jobs/ID describes a job, POST /tick continues unfinished runs."""
     return APPLICATION.http(request)
 
 

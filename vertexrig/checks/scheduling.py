@@ -148,5 +148,5 @@ RULES = (
     Rule("max-wait", Severity.WARNING, "maxWaitDuration is set with FLEX_START only.", REST, max_wait),
     Rule("strategy-deprecated", Severity.WARNING, "The strategy has its present name.", REST, strategy_deprecated, "safe"),
     Rule("retries", Severity.WARNING, "disableRetries and restartJobOnWorkerRestart are not both set.", REST, retries),
-    Rule("spot-restarts", Severity.INFO, "A Spot job can begin again.", join(SPOT_DOC, PRACTICE), spot_restarts),
+    Rule("spot-restarts", Severity.INFO, "A Spot job can restart.", join(SPOT_DOC, PRACTICE), spot_restarts),
 )  # fmt: skip
