@@ -152,10 +152,10 @@ def _of_nearby_dockerfile(folder: Path, asked: _Asked) -> ImageProgram | None:
 
 def _of_one_dockerfile(files: Sequence[Path], folder: Path, asked: _Asked) -> ImageProgram | None:
     """Return the program of the folder that these Dockerfiles start; without source if not exactly one, None if there are no Dockerfiles."""
-    found = [_of_dockerfile(file, folder, asked) for file in files]
+    found = [_of_dockerfile(file, folder, asked, folder) for file in files]
     for index, file in enumerate(files):
         if not _fits(found[index], folder):  # `COPY . .` may also mean the Dockerfile's own folder
-            own = _of_dockerfile(file, file.parent, asked._replace(known={}))
+            own = _of_dockerfile(file, file.parent, asked._replace(known={}), folder)
             found[index] = own if _fits(own, folder) else found[index]
     fitting = [one for one in found if _fits(one, folder)]
     # Dockerfile.cpu and Dockerfile.gpu: one program on two base images
@@ -180,8 +180,8 @@ def _fits(program: ImageProgram, folder: Path) -> bool:
     return program.file.resolve().is_relative_to(folder.resolve())
 
 
-def _of_dockerfile(file: Path, folder: Path, asked: _Asked) -> ImageProgram:
-    """Return the program of the image that a Dockerfile makes."""
+def _of_dockerfile(file: Path, folder: Path, asked: _Asked, within: Path | None = None) -> ImageProgram:
+    """Return the program of the image that a Dockerfile makes; one whose file is not in the folder `within` is not read."""
     command, args = asked.command, asked.args
     try:
         image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
@@ -205,6 +205,9 @@ def _of_dockerfile(file: Path, folder: Path, asked: _Asked) -> ImageProgram:
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
         return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}", recognised=False)
+    entry = _entry_file(found, image, context) if within is not None else None
+    if entry is not None and within is not None and not (context / entry).resolve().is_relative_to(within.resolve()):
+        return ImageProgram(None)
     source = _read(found, image, context, asked.known, file)
     leading = head[found.end :] if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")
@@ -339,21 +342,27 @@ def _read_anew(found: SourceProgram, image: DockerImage, context: Path) -> Train
     if found.is_module:
         return read_tree(ImageTree(context, image, None), None, found.name, [])
     path = posixpath.normpath(posixpath.join(image.workdir, found.name))
-    tree = ImageTree(context, image, posixpath.dirname(path))
-    file = tree.inside(path)
-    if file is None or not (context / file).is_file():
-        name = PurePosixPath(found.name)
-        plain = [
-            one for one in (name.as_posix().lstrip("./"), name.name, f"src/{name.name}") if (context / one).is_file()
-        ]
-        if not plain:
-            problem = SourceProblem(
-                f"there is no module {name.stem!r} in the trainer: {path} of the image is not in {context.name}/",
-                code="module",
-            )
-            return TrainerSource(module=name.stem, problems=(problem,))
-        file = plain[0]
-    return read_tree(tree, file, None, [])
+    file = _entry_file(found, image, context)
+    if file is None:
+        name = PurePosixPath(found.name).stem
+        problem = SourceProblem(
+            f"there is no module {name!r} in the trainer: {path} of the image is not in {context.name}/", code="module"
+        )
+        return TrainerSource(module=name, problems=(problem,))
+    return read_tree(ImageTree(context, image, posixpath.dirname(path)), file, None, [])
+
+
+def _entry_file(found: SourceProgram, image: DockerImage, context: Path) -> str | None:
+    """Return the file that a program of an image starts with, relative to the folder of the build; None if it is not there."""
+    tree = ImageTree(context, image, None)
+    if found.is_module:
+        return tree.find(f"{found.name}.__main__") or tree.find(found.name)
+    file = tree.inside(posixpath.normpath(posixpath.join(image.workdir, found.name)))
+    if file is not None and (context / file).is_file():
+        return file
+    name = PurePosixPath(found.name)
+    others = (name.as_posix().lstrip("./"), name.name, f"src/{name.name}")
+    return next((one for one in others if (context / one).is_file()), None)
 
 
 def _portable(found: SourceProgram, tree: ImageTree, image: DockerImage, root: Path) -> tuple[str, ...]:

@@ -557,7 +557,9 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
             yield loaded.error_at(message, "schedules", name, "then", index)
         if (schedule.then or schedule.waits) and name == TICK:
             yield loaded.error_at(
-                f"{TICK!r} is the name of the tick that carries out the next steps: rename the schedule", "schedules", name
+                f"{TICK!r} is the name of the tick that carries out the next steps: rename the schedule",
+                "schedules",
+                name,
             )
     for path, silence in _silences(project):
         for rule, reason in silence.items():

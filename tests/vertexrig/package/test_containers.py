@@ -18,6 +18,7 @@ from vertexrig.package import dockerfile
 from vertexrig.package.containers import ImageProgram, read_container
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.reader import read
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 TASK = """import argparse
 import hypertune
@@ -175,8 +176,10 @@ def test_a_dockerfile_beside_the_folder_counts_if_it_starts_a_file_of_it(tmp_pat
     (app / ".git").mkdir()
     found = read_container(app / "trainer", [], [])
     assert found.source is not None and found.source.module == "trainer.task" and found.folder == app
-    other = read_container(app / "other", [], [])
+    seen: dict[tuple[Path, str], TrainerSource] = {}
+    other = read_container(app / "other", [], [], seen)
     assert other.source is None and not other.recognised and "there is no Dockerfile in" in other.reason
+    assert not seen  # up to 200 modules would be: it may be a server beside the trainer
 
 
 def test_an_image_that_is_still_to_be_filled_in_runs_the_named_trainer(tmp_path: Path) -> None:
