@@ -120,7 +120,7 @@ class _Finalized(CodeGenerator):
     """Compiles `{{ }}` without Jinja's `escape`, since `finalize` returns Markup."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        """Return what a literal in `{{ }}` becomes. Jinja would escape it for HTML before `finalize`: `<` would become `&lt;`."""
+        """Return what a literal in `{{ }}` becomes. Jinja would escape it for HTML before `finalize`."""
         if isinstance(node, nodes.TemplateData):
             return super()._output_child_to_const(node, frame, finalize)
         return str(finalize.const(node.as_const(frame.eval_ctx)))
