@@ -149,7 +149,7 @@ hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 
 def build(cls: type[T], value: Any, place: Place) -> T:
     """Return the dataclass `cls` from a mapping; ConfigError with all that does not fit."""
-    value, known = _mapping_here(value, place), keys(cls)
+    value, known = _mapping_here(value, place), keys(cls)  # type: ignore[arg-type]  # a class is hashable
     # `key:` without a value counts as a key that is not given, but an unknown key is reported in any case
     given = {key: item for key, item in value.items() if item is not None or key not in known}
     errors = Errors()
@@ -174,7 +174,8 @@ def lacking(cls: Any, found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def keys(cls: Any) -> dict[str, dataclasses.Field[Any]]:
+@cache
+def keys(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
     """Return the fields of a dataclass that a file may give, by name."""
     return {field.name: field for field in dataclasses.fields(cls) if field.init and not field.metadata.get("computed")}
 
