@@ -159,7 +159,7 @@ def test_a_private_index(tmp_path: Path, index: str) -> None:
     built = vertexrig("package", "one", cwd=folder)
     assert built.returncode == 0, built.stderr
     assert (
-        f"requirements.txt:1: the index {index} is not in the package" in built.stderr
+        f"requirements.txt:1: the package cannot name the index {index}" in built.stderr
         and "`image: build`" in built.stderr
     )
 
