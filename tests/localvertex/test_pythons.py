@@ -285,7 +285,7 @@ def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monke
         raise PackageError("Python 3.7 cannot be found or downloaded")
 
     monkeypatch.setattr(pythons, "make_python", fail)
-    with pytest.raises(PackageError, match="no Python 3.7"):
+    with pytest.raises(PackageError, match="Python 3.7 cannot be found"):
         pool_programs.python_for("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-8:latest", found, print, lambda: False)
 
 

@@ -187,8 +187,8 @@ def test_an_index_is_named_where_it_is_written(tmp_path: Path, files: dict[str, 
     folder = lay_out(tmp_path, {**files, "app/__init__.py": "", "app/task.py": ""})
     (warning,) = gather(folder, "2.17").warnings
     assert (
-        warning.startswith(f"{place}: the index https://")
-        and "pypi.example.com/simple is not in the package" in warning
+        warning.startswith(f"{place}: the package cannot name the index https://")
+        and "pypi.example.com/simple, so pip in a prebuilt container does not use it" in warning
     )
     assert "secret" not in warning
 

@@ -35,10 +35,12 @@ Rig = Callable[..., str]
 
 @pytest.fixture
 def rig(here: RunningServer, tmp_path: Path) -> Iterator[Rig]:
-    """Types a command in the project's folder, and returns what it printed."""
+    """Types a command in the project's folder, in backticks or not, and returns what it printed."""
 
     def typed(line: str, *codes: int) -> str:
-        done = tools.vertexrig(*shlex.split(line)[1:], cwd=tmp_path, env=server.env(here, project="my-project"))
+        done = tools.vertexrig(
+            *shlex.split(line.strip("`"))[1:], cwd=tmp_path, env=server.env(here, project="my-project")
+        )
         assert done.returncode in (codes or (0,)), done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -88,7 +90,7 @@ def test_a_job_that_stays_pending_and_is_cancelled(here: RunningServer, tmp_path
 def test_a_function_that_is_stopped(rig: Rig) -> None:
     """The function that nothing serves any more is named with the command that serves it."""
     (stopped,) = [one for one in wrong(rig) if "cannot be reached" in one["message"]]
-    assert "http://127.0.0.1:9" in stopped["message"] and stopped["fix"].startswith("vertexrig function serve, then ")
+    assert "http://127.0.0.1:9" in stopped["message"] and stopped["fix"].startswith("`vertexrig function serve`, then ")
     rig(stopped["fix"].rpartition(", then ")[2])
     assert "Build the function and serve it" in rig("vertexrig function serve --help")
 
