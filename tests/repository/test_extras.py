@@ -104,8 +104,9 @@ def installed_modules() -> dict[str, set[str]]:
     try:
         found = defaultdict[str, set[str]](set)
         for one in installed():  # not packages_distributions: that of Python 3.10 knows only those with a top_level.txt
-            for file in one.files or ():
-                found[file.parts[0].partition(".")[0]].add(normalised(one.metadata["Name"]))
+            name = normalised(one.metadata["Name"])  # read from its file each time
+            for top in {file.parts[0].partition(".")[0] for file in one.files or ()}:
+                found[top].add(name)
         return found
     finally:
         sys.path[:] = whole
