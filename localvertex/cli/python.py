@@ -30,8 +30,8 @@ from vertexrig.yamltext import flow
 def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     """Make a Python environment with the versions of an image, and print its interpreter and its differences from the image.
 
-    uv makes the environment, with a Python that it finds or downloads, and keeps it in your cache folder. It also prints
-    lines for the project file. They name the image instead of a path, so they work on every machine.
+    uv makes the environment, with a Python that it finds or downloads, and keeps it in your cache folder. The command
+    also prints lines for the project file. They name the image instead of a path, so they work on every machine.
     """
     from localvertex.runner import pythons  # 80 ms
     from vertexrig.catalog.overlay import catalog_with

@@ -154,13 +154,13 @@ def _note_availability(prepared: Sequence[Prepared], words: Sequence[object]) ->
     Args:
         words: The names and options of this `render`, for the command that renders again.
     """
-    notes = {
-        f"{finding.message}. To build your own image instead: {_switch(one.workspace, finding, words)}": None
+    notes = (
+        f"{finding.message}. To build your own image instead: {_switch(one.workspace, finding, words)}"
         for one in prepared
         for finding in one.findings
         if finding.id == AVAILABILITY and finding.severity is Severity.INFO
-    }
-    for note in notes:  # each once
+    )
+    for note in dict.fromkeys(notes):
         streams.note(note)
 
 
@@ -168,7 +168,7 @@ def _switch(workspace: Workspace, finding: Finding, words: Sequence[object]) -> 
     """Return what the user changes to build an image in place of the one that a finding is about."""
     if finding.given:
         key = re.sub(r"(container\.)?image_uri$", "image", finding.given.partition("=")[0])
-        return f"replace `--set {shlex.quote(finding.given)}` by `--set {key}=build`"
+        return f"replace `--set {shlex.quote(finding.given)}` with `--set {key}=build`"
     lines = workspace.loaded.text.splitlines()
     if finding.line and f"${{{IMAGE_VARIABLE}:-" in lines[finding.line - 1]:
         return f"`{workspace.command_line('render', *words, environ={IMAGE_VARIABLE: 'build'})}`"

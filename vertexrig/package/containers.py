@@ -154,10 +154,10 @@ def _of_one_dockerfile(files: Sequence[Path], folder: Path, asked: _Asked) -> Im
     """Return the program of the folder that these Dockerfiles start; without source if not exactly one, None if there are no Dockerfiles."""
     found = [_of_dockerfile(file, folder, asked, folder) for file in files]
     for index, file in enumerate(files):
-        if not _fits(found[index], folder):  # `COPY . .` may also mean the Dockerfile's own folder
+        if not _is_found(found[index]):  # `COPY . .` may also mean the Dockerfile's own folder
             own = _of_dockerfile(file, file.parent, asked._replace(known={}), folder)
-            found[index] = own if _fits(own, folder) else found[index]
-    fitting = [one for one in found if _fits(one, folder)]
+            found[index] = own if _is_found(own) else found[index]
+    fitting = [one for one in found if _is_found(one)]
     # Dockerfile.cpu and Dockerfile.gpu: one program on two base images
     sources = [one.source for one in fitting if one.source is not None]
     alike = [replace(source, base_image="", entrypoint=None, lacks_gcsfs=False) for source in sources]
@@ -173,11 +173,8 @@ def _of_one_dockerfile(files: Sequence[Path], folder: Path, asked: _Asked) -> Im
     return ImageProgram(None, f"{shown} start no program of {folder}", recognised=False) if files else None
 
 
-def _fits(program: ImageProgram, folder: Path) -> bool:
-    """Whether a program was found, and its file is in the folder."""
-    if program.source is None or program.file is None or _is_missing(program.source):
-        return False
-    return program.file.resolve().is_relative_to(folder.resolve())
+def _is_found(program: ImageProgram) -> bool:
+    return program.source is not None and program.file is not None and not _is_missing(program.source)
 
 
 def _of_dockerfile(file: Path, folder: Path, asked: _Asked, within: Path | None = None) -> ImageProgram:
@@ -205,8 +202,8 @@ def _of_dockerfile(file: Path, folder: Path, asked: _Asked, within: Path | None 
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
         return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}", recognised=False)
-    entry = _entry_file(found, image, context) if within is not None else None
-    if entry is not None and within is not None and not (context / entry).resolve().is_relative_to(within.resolve()):
+    entry = None if within is None else _entry_file(found, image, context)
+    if within is not None and entry and not (context / entry).resolve().is_relative_to(within.resolve()):
         return ImageProgram(None)
     source = _read(found, image, context, asked.known, file)
     leading = head[found.end :] if found.end and not alone and found.end <= len(head) else ()

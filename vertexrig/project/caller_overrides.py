@@ -92,7 +92,7 @@ def check_rules(loaded: Loaded) -> None:
             with errors:
                 if not any(fnmatchcase(name, key) for name in opened(loaded)):
                     raise loaded.error_at(
-                        f"trigger.allow and trigger.allow_args open no {key!r}. {did_you_mean(key, opened(loaded))}",
+                        f"trigger.allow and trigger.allow_args do not allow {key!r}. {did_you_mean(key, opened(loaded))}",
                         *("trigger", "callers", pattern, "keys", index),
                     )
         for key in caller.labels:

@@ -222,7 +222,9 @@ class Job(MachineSettings):
         "How long a job may wait for machines before the next candidate starts, such as 20m.", None, lasts="20m"
     )
     retry_for: str | None = given(
-        "How long to restart from the first candidate after the last has failed, such as 12h.", None, lasts="12h"
+        "How long to keep restarting from the first candidate after the last one has failed, such as 12h.",
+        None,
+        lasts="12h",
     )
     prefer: Literal["order", "price"] = given(
         "Which candidate starts first: the first in the file (`order`) or the cheapest (`price`).", "order"
@@ -267,7 +269,9 @@ class Sweep:
         "How long a job may wait for machines before the next candidate starts, such as 20m.", None, lasts="20m"
     )
     retry_for: str | None = given(
-        "How long to restart from the first candidate after the last has failed, such as 12h.", None, lasts="12h"
+        "How long to keep restarting from the first candidate after the last one has failed, such as 12h.",
+        None,
+        lasts="12h",
     )
     prefer: Literal["order", "price"] = given(
         "Which candidate starts first: the first in the file (`order`) or the cheapest (`price`).", "order"

@@ -151,13 +151,13 @@ def build(cls: type[T], value: Any, place: Place) -> T:
     """Return the dataclass `cls` from a mapping; ConfigError with all that does not fit."""
     value, known = _mapping_here(value, place), keys(cls)  # type: ignore[arg-type]  # a class is hashable
     # `key:` without a value counts as a key that is not given, but an unknown key is reported in any case
-    given = {key: item for key, item in value.items() if item is not None or key not in known}
+    present = {key: item for key, item in value.items() if item is not None or key not in known}
     errors = Errors()
     with errors:
-        found = field_values(cls, given, place)
+        found = field_values(cls, present, place)
     # with an unknown key present, the missing key may just be misspelt: report only the unknown one
-    if given.keys() <= known.keys():
-        for name in lacking(cls, given):
+    if present.keys() <= known.keys():
+        for name in lacking(cls, present):
             with errors:
                 raise place.error(f"the key {name!r} is required: {known[name].metadata.get('doc', '')}")
     errors.raise_all()

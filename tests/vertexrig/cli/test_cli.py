@@ -303,11 +303,11 @@ def test_the_way_to_an_image_of_ones_own_names_what_gave_the_old_one(
     def way(*words: str) -> str:
         return typed("render", *words, cwd=own).stderr.partition("your own image instead: ")[2].splitlines()[0]
 
-    assert way("b", "--set", "image=tf-2.17") == "replace `--set image=tf-2.17` by `--set image=build`"
+    assert way("b", "--set", "image=tf-2.17") == "replace `--set image=tf-2.17` with `--set image=build`"
     long = "jobs.b.container.image_uri=us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
-    assert way("b", "--set", long) == f"replace `--set {long}` by `--set jobs.b.image=build`"
+    assert way("b", "--set", long) == f"replace `--set {long}` with `--set jobs.b.image=build`"
     both = typed("render", "b", "c", "--set", "jobs.b.image=tf-2.17", cwd=own).stderr
-    assert "replace `--set jobs.b.image=tf-2.17` by `--set jobs.b.image=build`" in both
+    assert "replace `--set jobs.b.image=tf-2.17` with `--set jobs.b.image=build`" in both
     assert "instead: write `image: build` in vertexrig.yaml" in both  # c names the image in the file
     monkeypatch.setenv("IMAGE", "tf-2.17")
     assert way("b").startswith("`IMAGE=build ") and way("b").count("IMAGE=") == 1

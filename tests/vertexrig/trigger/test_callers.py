@@ -213,7 +213,7 @@ def test_a_signature_is_checked_with_google_s_certificates(tmp_path: Path, front
 @pytest.mark.parametrize(
     ("trigger", "said"),
     [
-        ({"callers": {ANA: {"keys": ["image"]}}}, "open no 'image'"),
+        ({"callers": {ANA: {"keys": ["image"]}}}, "do not allow 'image'"),
         ({"callers": {ANA: {"labels": {"vertexrig_claim": "x"}}}}, "the tool's own"),
         ({"runs": ["cpu"]}, "does not let the trigger start 'sweep'"),
     ],
