@@ -116,6 +116,7 @@ setup(
         "vertexrig.catalog": ["data/*.json"],
         "localvertex.front": ["node.cjs", "page/*"],
         "localvertex.runner": ["startup/*.py"],
+        "localvertex.services": ["monitored_resources.txt"],
         "vertexrig.results": ["page/*"],
         "vertexrig.studies": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
