@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from localvertex.cli import servers
 from localvertex.cli.run import unwinding
 from localvertex.front.control import add_fault, call, env
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.project_settings import settings_of_project
-from localvertex.rehearsal import Recorder, refuse_errors
+from localvertex.rehearsal import Recorder, job_without_trials, refuse_errors
 from localvertex.server import running
 from vertexrig.cli import candidates, remote
+from vertexrig.cli.options import ProjectOptions
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project import run_ids
 from vertexrig.project.config import STATE_FOLDER
+from vertexrig.project.model import Sweep
 from vertexrig.project.triggered import Budget
 from vertexrig.results.rehearsal import Rehearsal
 from vertexrig.runs.submitted import SubmittedRun
@@ -32,11 +35,12 @@ _LOOK_EVERY_S = 0.1
 
 
 def rehearse(
-    workspace: Workspace,
+    project: ProjectOptions,
     name: str,
     faults: servers.FaultOptions,
     pace: servers.PaceOptions,
     *,
+    trials: int | None,
     seed: int,
     resume: str,
     engine: str | None,
@@ -44,16 +48,9 @@ def rehearse(
 ) -> Rehearsal:
     """Run a job or sweep on a local Vertex with faults, go on to its candidates, and leave a record in the project's history.
 
-    Args:
-        workspace: The project.
-        name: A job or sweep of it.
-        faults: What goes wrong.
-        pace: How long jobs wait for machines; its speed also divides what is waited for.
-        seed: What a sweep's search starts from.
-        resume: An earlier run whose output folder is used; a new one by default.
-        engine: What runs images.
-        watcher: Called with lines and trials as jobs run.
+    The arguments are those of `localvertex.rehearsal.rehearse`; the speed of `pace` also divides what is waited for.
     """
+    workspace = limited(project, name, trials)
     loaded = workspace.loaded
     every = workspace.prepare_candidates(name)
     for one in every:
@@ -95,6 +92,19 @@ def rehearse(
     error = "" if at.state == "succeeded" else at.text
     recorder.run_id = resume or run_ids.run_id_of(job.output)
     return recorder.finish(job.data, error, attempts)
+
+
+def limited(project: ProjectOptions, name: str, trials: int | None) -> Workspace:
+    """Return a project in which a sweep has this number of trials, by overrides, because each candidate is rendered anew and submitted."""
+    workspace = project.workspace(name)
+    if trials is None:
+        return workspace
+    sweep = workspace.loaded.runnable(name)
+    if not isinstance(sweep, Sweep):
+        raise job_without_trials(name)
+    # parallel_trial_count must not exceed max_trial_count.
+    limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
+    return replace(project, overrides=(*project.overrides, *limits)).workspace(name)
 
 
 def _cancel(request: SubmittedRun) -> None:

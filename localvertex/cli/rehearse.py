@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +18,6 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import must_stay, typed, write_text
 from vertexrig.project.config import STATE_FOLDER
-from vertexrig.project.model import Sweep
 from vertexrig.results import attempts
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
@@ -72,18 +70,9 @@ def command(
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
     extras.need("optuna", "requests")  # the extra `local` brings both
-    from localvertex.rehearsal import job_without_trials, prepare, rehearse  # 140 ms, and an extra
+    from localvertex.rehearsal import prepare, rehearse  # 140 ms, and an extra
 
     workspace = project.workspace(name)
-    limited = workspace
-    if faults.texts and trials is not None:
-        sweep = workspace.loaded.runnable(name)
-        if not isinstance(sweep, Sweep):
-            raise job_without_trials(name)
-        # With faults, --trials becomes overrides, because each candidate is rendered anew and submitted. Without faults, `rehearse` limits
-        # what it runs, because `_next_steps` writes the YAML for Vertex AI. parallel_trial_count must not exceed max_trial_count.
-        limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
-        limited = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind_or_ask(workspace.loaded.output(STATE_FOLDER))
     watcher = _watcher(name, quiet)
     interrupted: list[int] = []
@@ -92,10 +81,11 @@ def command(
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
-            limited,
+            project,
             name,
             faults,
             pace,
+            trials=trials,
             seed=seed,
             resume=resume,
             engine=engine,

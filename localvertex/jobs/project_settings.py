@@ -60,23 +60,34 @@ def settings_of_project(
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or can_show_buckets()))
-    options = run_options(loaded) if loaded else RunOptions()
     provision, tear_down = waits(pace, speed)
+    options = RunOptions(
+        engine=engine or local.engine,
+        pull=local.pull,
+        limits=local.limits,
+        warm=local.warm and not cold,
+        keep_gs=keep,
+        credentials=credentials,
+        strict_gs=strict_gs,
+        provision=provision,
+        tear_down=tear_down,
+    )
+    if loaded:
+        options = replace(
+            options,
+            project=loaded.project.project,
+            region=loaded.project.region,
+            interpreters=interpreters(loaded, load),
+            images={
+                pattern: replace(own, path=str(loaded.path(own.path, "local", "images").resolve()))
+                for pattern, own in local.images.items()
+            },
+            built=_built(loaded),
+        )
     return Settings(
         root,
         slots=slots or local.slots or default_slots(),
-        options=replace(
-            options,
-            project=loaded.project.project if loaded else options.project,
-            region=loaded.project.region if loaded else options.region,
-            engine=engine or options.engine,
-            warm=options.warm and not cold,
-            keep_gs=keep,
-            credentials=credentials,
-            strict_gs=strict_gs,
-            provision=provision,
-            tear_down=tear_down,
-        ),
+        options=options,
         seed=seed,
         discrete=discrete or local.discrete,
         allow_hosts=local.allow_hosts,
@@ -101,24 +112,6 @@ def waits(pace: str, speed: float | None = None) -> tuple[float, float]:
     factor = 1.0 if speed is None else speed
     limits = load().limits
     return median(limits.numbers("durations.start_gpu_s")) / factor, median(limits.numbers("durations.end_s")) / factor
-
-
-def run_options(loaded: Loaded) -> RunOptions:
-    """Return what the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
-    local = loaded.project.local
-    images = {
-        name: replace(image, path=str(loaded.path(image.path, "local", "images").resolve()))
-        for name, image in local.images.items()
-    }
-    return RunOptions(
-        interpreters=interpreters(loaded, load),
-        images=images,
-        built=_built(loaded),
-        warm=local.warm,
-        engine=local.engine,
-        pull=local.pull,
-        limits=local.limits,
-    )
 
 
 def _built(loaded: Loaded) -> dict[str, TrainerSources]:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
@@ -56,9 +56,25 @@ def _version_difference(interpreter: packages.Interpreter, image: str, sources: 
     return f"the stand-in for image {name} has {' and '.join(parts)}" if parts else ""
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """Installs what a worker pool runs, or finds its image.
+def program_of(
+    pool: Pool,
+    options: RunOptions,
+    root: Path,
+    *,
+    installer: packages.Installer,
+    log: Callable[[str], None],
+    on_container: Callable[[containers.Container], None],
+) -> ReplicaProgram:
+    """Install what a worker pool runs, or find its image, and return how the pool's replicas are started.
+
+    The first of these that fits is used:
+
+    1. the image itself, in a container, unless the project file names a folder or an interpreter in its place;
+    2. the stand-in of an image that gcloud built on this machine (not if `local.images` names a folder for the image);
+    3. the pool's Python package, in an environment;
+    4. the trainer of an image that `vertexrig image` builds (not if `local.images` names a folder);
+    5. the folder that `local.images` names;
+    6. the job's command, if the image is a prebuilt one or Docker Hub's of Python.
 
     Args:
         pool: The worker pool.
@@ -67,99 +83,86 @@ class Preparation:
         installer: Makes environments; it also runs the engine that pulls an image.
         log: Called with what is made beside the packages.
         on_container: Called with the container of an image that runs as itself, before packages are installed in it.
+
+    Raises:
+        PackageError: A package is not there or does not install.
+        JobFailedError: Nothing on this machine can run the image.
     """
-
-    pool: Pool
-    options: RunOptions
-    root: Path
-    installer: packages.Installer
-    log: Callable[[str], None]
-    on_container: Callable[[containers.Container], None]
-
-    def program(self) -> ReplicaProgram:
-        """Return how the pool's replicas are started.
-
-        Raises:
-            PackageError: A package is not there or does not install.
-            JobFailedError: Nothing on this machine can run the image.
-        """
-        # `local.images` and `local.interpreters` win over the image itself.
-        has_folder = first_match(self.options.images, self.pool.image) is not None
-        if load().is_reduction_server(self.pool.image) and not has_folder:
-            note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
-            return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), notes=(note,))
-        user_chose = has_folder or first_match(self.options.interpreters, self.pool.image) is not None
-        choice = containers.Choice() if user_chose else self._choose()
-        if choice.container is not None:
-            self.on_container(choice.container)
-            return self._of_container(choice.container)
-        program = self._in_place_of_the_image(choice)
-        # Say why the image does not run: a user with an engine expects it to.
-        return replace(program, notes=(choice.why, *program.notes)) if choice.engine else program
-
-    def _choose(self) -> containers.Choice:
-        """Return whether the pool's image runs as itself."""
-        stand_in = image_stand_ins.find(self.root, self.pool.image)
-        base = stand_in.base if stand_in is not None else ""
-        return containers.chosen(self.pool.image, self.options, self.root, self.installer.execute, self.log, base)
-
-    def _of_container(self, container: containers.Container) -> ReplicaProgram:
-        """Return the program of a pool whose image runs as itself."""
-        pool, root = self.pool, self.root
-        if pool.python_package is None:
-            return ReplicaProgram(tuple(pool.command), tuple(pool.args), container=container)
-        files = [_package(uri, root) for uri in pool.package_uris]
-        container = container.with_packages(files, self.installer)
-        assert container.installed is not None
-        log = packages.installation_log(container.installed)
-        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, installation=log)
-
-    def _in_place_of_the_image(self, choice: containers.Choice) -> ReplicaProgram:
-        """Return the program of a pool whose image does not run here, for the reason in `choice`.
-
-        In place of the image runs the first of these that fits:
-
-        1. the stand-in of an image that gcloud built on this machine (not if `local.images` names a folder for the image);
-        2. the pool's Python package, in an environment;
-        3. the trainer of an image that `vertexrig image` builds (not if `local.images` names a folder);
-        4. the folder that `local.images` names;
-        5. the job's command, if the image is a prebuilt one or Docker Hub's of Python.
-        """
-        pool, options, root, installer = self.pool, self.options, self.root, self.installer
-        # The folder of `local.images`: the user has named it for this machine, so it comes before an image that is built.
-        local = first_match(options.images, pool.image)
-        stand_in = image_stand_ins.find(root, pool.image) if local is None else None
-        interpreter = python_for(stand_in.base if stand_in else pool.image, options, self.log, installer.give_up)
-        if stand_in is not None:
-            python = installer.layer_of_pip(interpreter, stand_in.base, stand_in.pip)
-            return _of_stand_in(pool, stand_in, interpreter, python)
-        if pool.python_package is not None:
-            return _of_package(pool, interpreter, root, installer)
-        sources = first_match(options.built, pool.image)
-        if sources is not None and local is None:
-            return _of_built_image(pool, sources, interpreter, installer)
-        command = tuple(pool.command)
-        if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
-            raise nowhere(pool.image, choice, options, root)
-        head = command or (local.command if local is not None else ())
-        # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
-        installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
-        if installs:
-            python = installer.layer_of_commands(interpreter, pool.image)
-            interpreter = replace(interpreter, python=str(python))
-        if local is not None:
-            return replace(_mapped(local, head, tuple(pool.args), interpreter, pool.image), installs=installs)
-        settings, keras = keras2.of_image(interpreter, pool.image)
-        return ReplicaProgram(
-            head,
-            tuple(pool.args),
-            folders=(Path(interpreter.python).parent,),
-            settings=settings,
-            version_difference=_version_difference(interpreter, pool.image),
-            notes=(keras,),
-            framework=keras2.framework(pool.image),
-            installs=installs,
+    # The user has named the folder for this machine, so it comes before an image that is built or that an engine has.
+    local = first_match(options.images, pool.image)
+    if load().is_reduction_server(pool.image) and local is None:
+        note = (
+            "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
         )
+        return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), notes=(note,))
+    stand_in = image_stand_ins.find(root, pool.image) if local is None else None
+    choice = containers.Choice()
+    if local is None and first_match(options.interpreters, pool.image) is None:
+        base = stand_in.base if stand_in is not None else ""
+        choice = containers.chosen(pool.image, options, root, installer.execute, log, base)
+    if choice.container is not None:
+        on_container(choice.container)
+        return _of_container(pool, choice.container, root, installer)
+    program = _in_place_of_the_image(pool, options, root, installer, log, local, stand_in, choice)
+    # Say why the image does not run: a user with an engine expects it to.
+    return replace(program, notes=(choice.why, *program.notes)) if choice.engine else program
+
+
+def _of_container(
+    pool: Pool, container: containers.Container, root: Path, installer: packages.Installer
+) -> ReplicaProgram:
+    """Return the program of a pool whose image runs as itself."""
+    if pool.python_package is None:
+        return ReplicaProgram(tuple(pool.command), tuple(pool.args), container=container)
+    files = [_package(uri, root) for uri in pool.package_uris]
+    container = container.with_packages(files, installer)
+    assert container.installed is not None
+    log = packages.installation_log(container.installed)
+    return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, installation=log)
+
+
+def _in_place_of_the_image(
+    pool: Pool,
+    options: RunOptions,
+    root: Path,
+    installer: packages.Installer,
+    log: Callable[[str], None],
+    local: LocalImage | None,
+    stand_in: ImageStandIn | None,
+    choice: containers.Choice,
+) -> ReplicaProgram:
+    """Return the program of a pool whose image does not run here, for the reason in `choice`; see `program_of`."""
+    interpreter = python_for(stand_in.base if stand_in else pool.image, options, log, installer.give_up)
+    if stand_in is not None:
+        python = installer.layer_of_pip(interpreter, stand_in.base, stand_in.pip)
+        return _of_stand_in(pool, stand_in, interpreter, python)
+    if pool.python_package is not None:
+        return _of_package(pool, interpreter, root, installer)
+    sources = first_match(options.built, pool.image)
+    if sources is not None and local is None:
+        return _of_built_image(pool, sources, interpreter, installer)
+    command = tuple(pool.command)
+    if local is None and not (command and (load().image(pool.image) or _PYTHON.fullmatch(pool.image))):
+        raise nowhere(pool.image, choice, options, root)
+    head = command or (local.command if local is not None else ())
+    # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
+    installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
+    if installs:
+        python = installer.layer_of_commands(interpreter, pool.image)
+        interpreter = replace(interpreter, python=str(python))
+    if local is not None:
+        return replace(_mapped(local, head, tuple(pool.args), interpreter, pool.image), installs=installs)
+    settings, keras = keras2.of_image(interpreter, pool.image)
+    return ReplicaProgram(
+        head,
+        tuple(pool.args),
+        folders=(Path(interpreter.python).parent,),
+        settings=settings,
+        version_difference=_version_difference(interpreter, pool.image),
+        notes=(keras,),
+        framework=keras2.framework(pool.image),
+        installs=installs,
+    )
 
 
 def _started_by(python: Path, head: tuple[str, ...]) -> tuple[str, ...]:

@@ -141,12 +141,6 @@ class JobRun:
     def run(self) -> JobResult:
         """Run the job, and return how it ended. One that cannot be started ends as failed, with the reason; nothing is raised for it."""
         try:
-            return self._run()
-        finally:
-            self._close()
-
-    def _run(self) -> JobResult:
-        try:
             self._service_lines(servicelog.BEFORE)
             while True:
                 try:
@@ -173,6 +167,8 @@ class JobRun:
             return self._end(FAILED, self._error_of(error))
         except OSError as error:
             return self._end(FAILED, policy.internal(error))
+        finally:
+            self._close()
 
     # preparing
 
@@ -246,7 +242,7 @@ class JobRun:
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
 
-        program = pool_programs.Preparation(
+        program = pool_programs.program_of(
             pool,
             self.options,
             self.root,
@@ -260,7 +256,7 @@ class JobRun:
             log=self._own_line_now,
             # Known to the job's end, also if an installation in it fails.
             on_container=lambda container: self.containers.update({pool.index: container}),
-        ).program()
+        )
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
         if not pip_ran:
@@ -321,7 +317,10 @@ class JobRun:
         except _Stop as stop:  # after another error, such as a full disk, `_close` kills the replicas
             if isinstance(stop, _Ended) and stop.state == SUCCEEDED:
                 self._enter(RUNNING)  # it may end before the last replica has started, and no PENDING job succeeds
-            self._stop_all(stop.grace)
+            # SIGTERM, then SIGKILL. How a replica ends after that does not count for the job.
+            grace = self.options.grace if stop.grace is None else stop.grace
+            self.children.stop(list(self.children.running.values()), grace)
+            self.files.flush()
             raise
 
     def _start(self, member: _Member) -> None:
@@ -445,12 +444,6 @@ class JobRun:
             if action is Action.RESTART_JOB:
                 raise _Again
             self._start(member)
-
-    def _stop_all(self, grace: float | None) -> None:
-        """Send SIGTERM, then SIGKILL. How a replica ends after that does not count for the job."""
-        seconds = self.options.grace if grace is None else grace
-        self.children.stop(list(self.children.running.values()), seconds)
-        self.files.flush()
 
     # its end
 

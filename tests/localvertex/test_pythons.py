@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from localvertex.jobs.manager import Watcher
-from localvertex.jobs.project_settings import run_options
+from localvertex.jobs.project_settings import settings_of_project
 from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import Control, packages, pool_programs, pythons
 from localvertex.runner.children import Children
@@ -222,7 +222,7 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     assert found["fresh"] and found["lines"] == 'local:\n  interpreters: {"*trainer-cpu:*": build}\n'
     assert str(tmp_path) not in (tmp_path / "vertexrig.yaml").read_text()
     wired = config.load(tmp_path / "vertexrig.yaml")
-    assert run_options(wired).interpreters == {"*trainer-cpu:*": found["python"]}
+    assert settings_of_project(wired, tmp_path).options.interpreters == {"*trainer-cpu:*": found["python"]}
     lines: list[str] = []
     ended = rehearse(prepare(Workspace(wired), "cpu"), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
     assert ended.succeeded and any(line.startswith("in ") and line.endswith(" None") for line in lines), lines
@@ -231,7 +231,7 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     lock = tmp_path / "locks/trainer-cpu.txt"
     lock.write_text(lock.read_text() + "# more\n")
     with pytest.raises(ConfigError, match="was not made yet: vertexrig local python --image build"):
-        run_options(wired)
+        settings_of_project(wired, tmp_path)
 
 
 def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.chdir("/")
     monkeypatch.setenv("HOME", "/home/one")
-    assert run_options(config.load(tmp_path / "vertexrig.yaml")).interpreters == {
+    assert settings_of_project(config.load(tmp_path / "vertexrig.yaml"), tmp_path).options.interpreters == {
         "a*": str(tmp_path / "venv/bin/python"),
         "b*": str(tmp_path.parent / "python"),
         "c*": "python3",
@@ -268,7 +268,7 @@ def test_an_environment_has_the_python_of_its_image() -> None:
 def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `interpreters: auto`, a job of an old image runs with the image's own Python, without another line in the project file."""
     (tmp_path / "vertexrig.yaml").write_text("project: my-project\nlocal: {interpreters: auto}\n")
-    found = run_options(config.load(tmp_path / "vertexrig.yaml"))
+    found = settings_of_project(config.load(tmp_path / "vertexrig.yaml"), tmp_path).options
     assert found.interpreters == {"*": "auto"}
     asked: list[str] = []
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from localvertex.cli import faults
 from localvertex.cli.rehearse import _interrupts
 from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
@@ -24,11 +25,11 @@ from localvertex.jobs.settings import Settings
 from tests.support import tools
 from tests.support.jobkit import sdist
 from vertexrig import cli
+from vertexrig.cli.options import ProjectOptions
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project.run_ids import GENERATED
 from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
-from vertexrig.workspace import Workspace
 
 TASK = """
 import argparse, json, os, sys, time
@@ -200,8 +201,8 @@ def test_trials_of_a_rehearsal_with_faults(here: Path, monkeypatch: pytest.Monke
     assert str(refused.exception) == "cpu is a job, which has no trials; leave --trials out"
     data: list[dict[str, Any]] = []
 
-    def rehearse(workspace: Workspace, name: str, *_: Any, **__: Any) -> Rehearsal:
-        data.append(workspace.prepare(name).document.data)
+    def rehearse(project: ProjectOptions, name: str, *_: Any, trials: int, **__: Any) -> Rehearsal:
+        data.append(faults.limited(project, name, trials).prepare(name).document.data)
         return Rehearsal(name, "JOB_STATE_SUCCEEDED", "", 1.0, None)
 
     monkeypatch.setattr("localvertex.cli.faults.rehearse", rehearse)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from localvertex.jobs.manager import Watcher
-from localvertex.jobs.project_settings import run_options
+from localvertex.jobs.project_settings import settings_of_project
 from localvertex.jobs.settings import Settings
 from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import RunOptions
@@ -232,7 +232,7 @@ def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path) -> None:
 def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job of another module, submitted over the API, ends well there without an image."""
     loaded = project(tmp_path)
-    run = replace(run_options(loaded), grace=0.5)
+    run = replace(settings_of_project(loaded, tmp_path, gs_paths="mapped").options, grace=0.5)
     assert isinstance(run, RunOptions)
     settings = json.loads(json.dumps(asdict(Settings(tmp_path, options=run)), default=str))
     assert settings_of(settings).options == run  # as `local up --detach` hands them on
