@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf import json_format
-
 from localvertex.http import ApiError, Json, invalid
 from localvertex.jobs import resources
 from localvertex.jobs.resources import MESSAGES, PIPELINES
 from localvertex.jobs.store import ResourceStore
+from localvertex.jobs.validation import canonical
 from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
 
 _ID = re.compile("[0-9]{1,19}")  # what a signed 64-bit integer holds
@@ -40,7 +39,7 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
     name, time = f"{parent}/{found[3]}/{found[4]}", resources.now()
     times = dict.fromkeys(("createTime", "startTime", "endTime", "updateTime"), time)
     in_kind = of_pipeline if found[3] == PIPELINES else str
-    body = _canonical(MESSAGES[found[3]], {**times, "state": in_kind(SUCCEEDED), **given, "name": name})
+    body = canonical(MESSAGES[found[3]], {**times, "state": in_kind(SUCCEEDED), **given, "name": name})
     if not resources.has_ended(body):
         ended = ", ".join(sorted(map(in_kind, ENDED)))
         raise invalid(f"Invalid state {body['state']}: a job that is given has ended, as {ended}.")
@@ -52,10 +51,3 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
             raise ApiError(409, f"Requested entity already exists: {name}")
         store.add_ended(found[3], parent, name, body, trials)
     return {**body, "trials": trials} if trials else body
-
-
-def _canonical(kind: str, data: Mapping[str, Any]) -> Json:
-    try:
-        return resources.rest_form(kind, data)
-    except (json_format.ParseError, ValueError, TypeError) as error:
-        raise invalid(f"Invalid {kind}: {error}") from None

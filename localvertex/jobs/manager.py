@@ -61,7 +61,6 @@ class Jobs:
         settings: See `Settings`.
         store: Where jobs are kept.
         keep: Stores their log lines.
-        check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a spec that names something that does not exist under its parent, or does not fit it.
         begin_experiment_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
         watcher: Called as they run.
@@ -75,12 +74,11 @@ class Jobs:
         settings: Settings,
         store: ResourceStore,
         keep: Keep,
-        check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, spec: None,
         begin_experiment_run: Callable[[str], str] = lambda experiment: "",
         watcher: Watcher | None = None,
     ) -> None:
-        self.check, self.admit, self.begin_experiment_run = check, admit, begin_experiment_run
+        self.admit, self.begin_experiment_run = admit, begin_experiment_run
         self.settings, self.store, self._keep, self.watcher = settings, store, keep, watcher or Watcher()
         self.queue = Queue(settings.slots, self._run)
         containers.clean(settings.root)
@@ -104,7 +102,7 @@ class Jobs:
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a CustomJob, or raise the service's 400 (or 403 and 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
-        beside_spec, spec = validation.custom_job(body, region, self.check)
+        beside_spec, spec = validation.custom_job(body, region, checks=self.settings.checks)
         self.refuse_denied(parent, CUSTOM_JOBS, spec)
         self.admit(parent, spec)
         self.refuse_for_quota(spec, region)

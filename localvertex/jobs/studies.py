@@ -91,11 +91,7 @@ class JobExecutor:
 
 
 class Studies:
-    """The tuning jobs of a local Vertex.
-
-    Args:
-        jobs: Runs their trials.
-    """
+    """The tuning jobs of a local Vertex, whose trials are its custom jobs."""
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs, self.store = jobs, jobs.store
@@ -109,7 +105,8 @@ class Studies:
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a HyperparameterTuningJob, or raise the service's 400."""
-        return self.add(parent, validation.tuning_job(body, parent.rpartition("/")[2], self.jobs.check))
+        region, checks = parent.rpartition("/")[2], self.jobs.settings.checks
+        return self.add(parent, validation.tuning_job(body, region, checks=checks))
 
     def add(self, parent: str, data: Mapping[str, Any]) -> Json:
         """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""

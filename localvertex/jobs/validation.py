@@ -7,7 +7,7 @@ training service's own list: `List of found errors:\\t1.Field: job_spec.worker_p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -16,13 +16,11 @@ from localvertex.http import ApiError, Json, bad_request, invalid
 from localvertex.misread import error_of, misread
 from vertexrig import spec
 from vertexrig.catalog import load
+from vertexrig.checks import Context, check
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec import descriptors, labels, messages
 from vertexrig.spec.api_names import snake
 from vertexrig.spec.strict import MOST_DEPTH, OUTPUT_ONLY
-
-Check = Callable[[spec.Document, str], Iterable[Finding]]
-"""What the checks find in a document for a region; given by the server, which knows the checks."""
 
 # Found by every Google API when it reads JSON, before a service sees the request.
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
@@ -94,8 +92,8 @@ def _explained(message: str, ours: Iterable[str], problems: Sequence[tuple[str, 
     return ApiError(400, message, details=[*([bad_request(violated)] if violated else []), *details])
 
 
-def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
-    """Return a CustomJob as sent, as its outer fields and its canonical jobSpec.
+def custom_job(body: Mapping[str, Any], region: str, *, checks: bool) -> tuple[Json, Json]:
+    """Return a CustomJob as sent, as its outer fields and its canonical jobSpec; with `checks`, after what the checks find in it.
 
     Raises:
         ApiError: 400, in the service's words.
@@ -107,12 +105,12 @@ def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None)
     if job is not None and not isinstance(job, dict):
         raise error_of(misread(messages.message_class("CustomJob").DESCRIPTOR, {"jobSpec": job}, "custom_job"))
     _check_json(document, job or {}, "custom_job.job_spec")
-    _refuse(document, "job_spec.", "custom_job.job_spec", region, check, outer)
+    _refuse(document, "job_spec.", "custom_job.job_spec", region, outer, checks=checks)
     return outer, document.job
 
 
-def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> Json:
-    """Return a HyperparameterTuningJob as sent, canonical.
+def tuning_job(body: Mapping[str, Any], region: str, *, checks: bool) -> Json:
+    """Return a HyperparameterTuningJob as sent, canonical; see `custom_job` for `checks`.
 
     Raises:
         ApiError: 400, in the service's words.
@@ -122,12 +120,12 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
     sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
     document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
     _check_json(document, sent, "hyperparameter_tuning_job")
-    _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
+    _refuse(document, "", "hyperparameter_tuning_job", region, outer, checks=checks)
     return document.data
 
 
-def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Json:
-    """Return the `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
+def training_inputs(inputs: Any, region: str, *, checks: bool) -> Json:
+    """Return the `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec; see `custom_job` for `checks`."""
     document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec") if isinstance(inputs, dict) else None
     # The service tells no more (generative-ai pull 2495, python-aiplatform issue 762). It does not read a text as a list of one.
     if (
@@ -141,9 +139,8 @@ def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Jso
         "training_task_inputs.",
         "training_pipeline.training_task_inputs",
         region,
-        check,
-        # The display name is the pipeline's, which has been checked.
-        {"displayName": "-"},
+        {"displayName": "-"},  # the display name is the pipeline's, which has been checked
+        checks=checks,
     )
     return document.job
 
@@ -202,7 +199,7 @@ def _check_json(document: spec.Document, sent: Mapping[str, Any], json_path: str
 
 
 def _refuse(
-    document: spec.Document, prefix: str, json_path: str, region: str, check: Check | None, outer: Mapping[str, Any]
+    document: spec.Document, prefix: str, json_path: str, region: str, outer: Mapping[str, Any], *, checks: bool
 ) -> None:
     """Raise what the service would, if it would."""
     reading = [f for f in document.findings if f.severity is Severity.ERROR]
@@ -213,10 +210,10 @@ def _refuse(
     problems += [(_field(f.path, prefix), f.message) for f in reading]
     found: list[Finding] = []
     # The checks take a document that could be read.
-    if check is not None and not reading:
+    if checks and not reading:
         found = [
             f
-            for f in check(document, region)
+            for f in check(document, Context(load(), region=region))
             if f.severity is Severity.ERROR or f.id in _REFUSED or _has_wrong_name(document, f)
         ]
     alone = [f for f in found if f.id in _ALONE or _lacks_machine(document, f)]

@@ -50,7 +50,6 @@ from localvertex.front.public_buckets import PublicBuckets
 from localvertex.front.serving import protocol, server_with
 from localvertex.front.variables import of_replica, programs
 from localvertex.jobs.manager import Jobs, Watcher
-from localvertex.jobs.pipelines import Pipelines
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault, Settings
 from localvertex.jobs.store import ResourceStore
@@ -63,6 +62,7 @@ from localvertex.services.builds import Builds
 from localvertex.services.jobs import JobMethods, Owner
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi, tail
+from localvertex.services.pipelines import Pipelines
 from localvertex.services.router import unserved_routes
 from localvertex.services.scheduler_api import SchedulerApi
 from localvertex.services.scheduler_engine import SchedulerEngine
@@ -79,14 +79,10 @@ from localvertex.state import (
     find,
 )
 from vertexrig import __version__
-from vertexrig.catalog import load
-from vertexrig.checks import Context, check
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
-from vertexrig.finding import Finding
 from vertexrig.guard import LOOPBACK, LoopbackGuard
 from vertexrig.project.local import LocalImage
-from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
     from localvertex.front.rpc import RpcServer
@@ -114,10 +110,6 @@ def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
     return {name: variables[name] for name in names}
 
 
-def _check(document: Document, region: str) -> list[Finding]:
-    return check(document, Context(load(), region=region))
-
-
 def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, front: Front) -> RpcServer | None:
     """Return the gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
@@ -132,17 +124,7 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, front: Front) -> RpcS
 
 
 class Local:
-    """All parts of a local Vertex, wired together.
-
-    Args:
-        settings: See `Settings`.
-        front: What the front refused or did not serve, and the commands of `local run`.
-        about: Facts for the status page.
-        stop: Called when a client asks the server to stop.
-        grpc: Answer gRPC too, if grpcio is installed.
-        record: Where calls are recorded, None for nowhere.
-        watcher: Called as jobs and studies run.
-    """
+    """All parts of a local Vertex, wired together."""
 
     def __init__(
         self,
@@ -162,12 +144,10 @@ class Local:
             self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
         )
         self.registry = Registry(self.store, settings, self.objects)
-        check = _check if settings.checks else None
         self.jobs = Jobs(
             settings,
             self.store,
             self.logs.write,
-            check=check,
             admit=self.registry.admit,
             begin_experiment_run=self.registry.metadata.begin_experiment_run,
             watcher=watcher,

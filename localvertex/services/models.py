@@ -11,7 +11,7 @@ from localvertex.jobs import resources, validation
 from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.services.artifacts import copy_folder, has_files, is_prebuilt, require_model_file, require_regional
+from localvertex.services.artifacts import copy_folder, is_prebuilt, require_model_file, require_regional
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
 from localvertex.services.router import PACKAGE, Done, Method, exists
 from localvertex.storage import ObjectStore
@@ -51,7 +51,6 @@ class Models:
         self.evaluations = Collection(store, Kind("evaluations", "ModelEvaluation", listed="modelEvaluations"))
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
         return {
             "UploadModel": self.upload,
             "GetModel": lambda request: self.get(request["name"]),
@@ -80,10 +79,6 @@ class Models:
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
         time = made["versionCreateTime"]
         return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"], time)
-
-    def has_files(self, uri: str) -> bool:
-        """Whether there is anything in a gs:// folder."""
-        return has_files(self.objects, uri)
 
     def add(
         self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "", created: str = ""

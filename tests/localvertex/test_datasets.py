@@ -18,6 +18,7 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner import RunOptions
 from localvertex.services import Registry
+from localvertex.services.artifacts import has_files
 from localvertex.services.datasets import split_rows
 from localvertex.storage import ObjectStore
 from tests.support.jobkit import Api, job, pool, with_trainer
@@ -161,7 +162,8 @@ def test_a_model_below_two_slashes_is_found(registry: Registry) -> None:
     source.write_bytes(b"x")
     registry.objects.create_bucket("data")
     registry.objects.put("data", "twice/model//model.joblib", source)
-    assert registry.models.has_files("gs://data/twice/model") and not registry.models.has_files("gs://data/twice/mod")
+    assert has_files(registry.objects, "gs://data/twice/model")
+    assert not has_files(registry.objects, "gs://data/twice/mod")
 
 
 @with_(st.integers(0, 300), st.lists(st.integers(0, 10), min_size=3, max_size=3).filter(any))
@@ -252,7 +254,7 @@ def test_a_job_is_given_under_its_name(api: Api, here: server.RunningServer, kin
         ({"name": "projects/p/locations/l/models/1"}, "one of customJobs, hyperparameterTuningJobs, trainingPipelines"),
         ({"name": GIVEN.format("customJobs", "x")}, "numeric id"),
         ({"name": GIVEN.format("customJobs", 7), "state": "JOB_STATE_RUNNING"}, "Invalid state JOB_STATE_RUNNING"),
-        ({"name": GIVEN.format("customJobs", 7), "nme": "x"}, "Invalid CustomJob"),
+        ({"name": GIVEN.format("customJobs", 7), "nme": "x"}, 'Unknown name "nme"'),
         ({"name": GIVEN.format("hyperparameterTuningJobs", 7), "trials": [{}]}, "each trial needs an id"),
     ],
 )

@@ -7,13 +7,16 @@ A pipeline runs one custom job; when that succeeds and a model is to be uploaded
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from localvertex.http import ApiError, Json, invalid, precondition
 from localvertex.jobs import lifecycle, resources, validation
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import MODELS, PIPELINES
 from localvertex.runner import policy
+from localvertex.services.artifacts import has_files
+from localvertex.services.datasets import Datasets
+from localvertex.services.models import Models
 from vertexrig.spec.states import ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
 # The end of the address of a schema in Google's bucket; the SDK names it whole.
@@ -26,32 +29,10 @@ _FIELDS = frozenset(
 )
 
 
-class ModelRegistry(Protocol):
-    """Where models go."""
-
-    def get(self, name: str) -> Json:
-        """Return a model, or 404."""
-
-    def has_files(self, uri: str) -> bool:
-        """Whether there is anything in a gs:// folder."""
-
-    def add(
-        self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "", created: str = ""
-    ) -> Json:
-        """Keep a new model, or another version of `parent_model`."""
-
-
-class DatasetRegistry(Protocol):
-    """Where managed datasets are."""
-
-    def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
-        """Write what a pipeline trains on; the variables that lead to it."""
-
-
 class Pipelines:
     """The training pipelines of a local Vertex."""
 
-    def __init__(self, jobs: Jobs, models: ModelRegistry, datasets: DatasetRegistry) -> None:
+    def __init__(self, jobs: Jobs, models: Models, datasets: Datasets) -> None:
         self.jobs, self.store, self.models, self.datasets = jobs, jobs.store, models, datasets
         jobs.listen(self._changed)
 
@@ -79,7 +60,8 @@ class Pipelines:
             raise validation.found_errors(problems)
         fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
-        spec = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        checks = self.jobs.settings.checks
+        spec = validation.training_inputs(fields.get("trainingTaskInputs"), region, checks=checks)
         # As the service writes them, whatever names and nulls the client sent (a system test of python-aiplatform,
         # test_e2e_tabular.py at 91cc8ce4, 2026-08).
         fields["trainingTaskInputs"] = resources.rest_form("CustomJobSpec", spec)
@@ -165,7 +147,7 @@ class Pipelines:
             return None
         base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
         uri = f"{base}/model" if base else ""
-        if not uri or not self.models.has_files(uri):
+        if not uri or not has_files(self.models.objects, uri):
             message = (
                 f'There are no files under "{uri}" to copy.'
                 if uri
