@@ -138,7 +138,8 @@ def main() -> None:
                 missing = [text for text in wanted if text not in said]
                 assert not missing, f"{script} did not say {missing}"
         finally:
-            gone = [image for image in found.images() if f"/{PROJECT}/" in image]
+            images = found.call("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
+            gone = [image for image in images if f"/{PROJECT}/" in image]
             found.call("rmi", "--force", *gone)
         left = found.call("ps", "--all", "--quiet", "--filter", f"label={engine.ROOT_LABEL}={root}").stdout.split()
         assert not left, f"containers are left: {left}"

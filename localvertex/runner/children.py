@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from localvertex.runner.lines import Line, Splitter
+from localvertex.runner.supervisor import processes
 from vertexrig.errors import JobFailedError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -257,25 +258,7 @@ def kill_marked(mark: str, cleanup: Sequence[str] = ()) -> None:
 
 def marked(mark: str) -> list[int]:
     """Return the processes that were started with a variable that begins with a mark."""
-    return [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        return []
-
-
-def processes() -> dict[int, tuple[int, int, str]]:
-    """Return the parent, the session and the program of each process; empty on another system than Linux."""
-    found = {}
-    for pid in _pids():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            head, _, tail = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
-            row = tail.split()
-            found[pid] = (int(row[1]), int(row[3]), head.partition("(")[2])
-    return found
+    return [pid for pid in processes() if any(one.startswith(mark.encode()) for one in _environment(pid))]
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -103,15 +103,6 @@ class Engine:
                 return Image(name, str(found["Id"]), str(config.get("User") or found.get("User") or ""), config)
         return None
 
-    def images(self) -> list[str]:
-        """Return the names of the images on this machine."""
-        lines = self.call("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
-        return sorted({line for line in lines if "<none>" not in line})
-
-    def build(self, folder: Path, name: str, *options: str) -> list[str]:
-        """Return the command that builds an image of a folder with a Dockerfile."""
-        return [self.program, "build", "--tag", name, *options, str(folder)]
-
     def run(
         self,
         image: str,

@@ -57,28 +57,27 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _stat(pid: int) -> tuple[int, int] | None:
-    """Parent and resident bytes of a process, None when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()  # the name in brackets before may hold anything
-        # Fields 4 (ppid) and 24 (rss) of proc(5): two are before the bracket, and a list counts from 0.
-        return int(fields[1]), int(fields[21]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return None
+def processes() -> dict[int, tuple[int, int, int, str]]:
+    """Return the parent, the session, the resident bytes and the program of each process; empty on another system than Linux."""
+    found = {}
+    for pid in os.listdir("/proc") if _LINUX else ():
+        with contextlib.suppress(OSError, IndexError, ValueError):  # no process, or one that has ended
+            with open(f"/proc/{int(pid)}/stat", errors="replace") as file:
+                name, _, rest = file.read().rpartition(")")  # the name in brackets may hold anything
+            fields = rest.split()
+            # Fields 4 (ppid), 6 (session) and 24 (rss) of proc(5): two are before the bracket, and a list counts from 0.
+            found[int(pid)] = int(fields[1]), int(fields[3]), int(fields[21]) * _PAGE, name.partition("(")[2]
+    return found
 
 
 def _descendants() -> dict[int, int]:
     """Process id to resident bytes of everything below this process."""
-    try:
-        table = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
-    except OSError:
-        return {}
+    table = processes()
     found: dict[int, int] = {}
     frontier = {os.getpid()}
     while frontier:
-        frontier = {pid for pid, row in table.items() if row and row[0] in frontier and pid not in found}
-        found.update((pid, row[1]) for pid, row in table.items() if row and pid in frontier)
+        frontier = {pid for pid, row in table.items() if row[0] in frontier and pid not in found}
+        found.update((pid, table[pid][2]) for pid in frontier)
     return found
 
 

@@ -34,8 +34,9 @@ from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner import containers, engine, step_arguments
-from localvertex.runner.children import marked, processes
+from localvertex.runner.children import marked
 from localvertex.runner.engine import Engine
+from localvertex.runner.supervisor import processes
 from localvertex.services import build_config
 from localvertex.services.collection import predicate
 from localvertex.services.log_store import LogStore
@@ -524,7 +525,7 @@ def _end_session(session: int) -> None:
     while time.monotonic() < until:
         table = processes()
         own = {pid for pid, row in table.items() if row[1] == session}
-        engines = {pid for pid in own if table[pid][2] == "podman"}
+        engines = {pid for pid in own if table[pid][3] == "podman"}
         if not engines:
             break
         below, found = own, set[int]()

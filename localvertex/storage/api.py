@@ -8,6 +8,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import StringValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -92,17 +94,14 @@ def _next(name: str) -> Json:
 
 def token_of(name: str) -> str:
     """Return a page token as the service writes it: base64 of a message whose first field is the last name."""
-    text = name.encode()
-    low, high = len(text) & 0x7F, len(text) >> 7
-    size = bytes([low | 0x80, high]) if high else bytes([low])
-    return base64.b64encode(b"\n" + size + text).decode()
+    return base64.b64encode(StringValue(value=name).SerializeToString()).decode()
 
 
 def position_of(token: str) -> str:
     """Return the name after which a page begins, "" for the first one; 400 for an invalid token."""
     try:
-        name = re.sub(rb"\A\n(?:[\x80-\xff].|.)", b"", base64.b64decode(token, validate=True), flags=re.DOTALL).decode()
-    except ValueError:
+        name = str(StringValue.FromString(base64.b64decode(token, validate=True)).value)
+    except (ValueError, DecodeError):
         name = "\0"
     if token and token_of(name) != token:
         raise invalid("Invalid argument.")
@@ -168,7 +167,6 @@ class StorageApi:
     # -- buckets
 
     async def list_buckets(self, request: Request, values: Values) -> Response:
-        """buckets.list."""
         _check_project(request)
         prefix = request.query_params.get("prefix", "")
         found, token = await in_thread(self.store.buckets, prefix, _after(request), _limit(request))
@@ -176,7 +174,6 @@ class StorageApi:
         return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_next(token)})
 
     async def insert_bucket(self, request: Request, values: Values) -> Response:
-        """buckets.insert."""
         _check_project(request)
         body = await read_json(request)
         name = body.get("name")
@@ -193,7 +190,6 @@ class StorageApi:
         return JSONResponse(_bucket(request, bucket, usual))
 
     async def get_bucket(self, request: Request, values: Values) -> Response:
-        """buckets.get."""
         bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
         return JSONResponse(_bucket(request, bucket))
 
@@ -218,7 +214,6 @@ class StorageApi:
         return JSONResponse(_bucket(request, bucket))
 
     async def delete_bucket(self, request: Request, values: Values) -> Response:
-        """buckets.delete."""
         await in_thread(self.store.delete_bucket, values["bucket"], conditions(request))
         return Response(status_code=204)
 
@@ -230,7 +225,6 @@ class StorageApi:
     # -- notifications: kept and shown, and nothing is sent
 
     async def insert_notification(self, request: Request, values: Values) -> Response:
-        """notifications.insert."""
         sent = whole(writable(await read_json(request), NOTIFICATION_FIELDS))
         # The service puts its own address before a topic's name (k8s-config-connector's recording of 2024-04).
         topic = re.sub(r"\A(?=projects/)", "//pubsub.googleapis.com/", str(sent.get("topic")))
@@ -254,18 +248,15 @@ class StorageApi:
         return {"kind": "storage#notification", "selfLink": link, **shown}
 
     async def list_notifications(self, request: Request, values: Values) -> Response:
-        """notifications.list."""
         found = (await in_thread(self.store.bucket, values["bucket"])).meta.get(NOTIFICATIONS, [])
         items = [self._notification(request, values["bucket"], one) for one in found]
         return JSONResponse({"kind": "storage#notifications", **({"items": items} if items else {})})
 
     async def get_notification(self, request: Request, values: Values) -> Response:
-        """notifications.get."""
         found = await in_thread(self.store.notification, values["bucket"], values["notification"])
         return JSONResponse(self._notification(request, values["bucket"], found))
 
     async def delete_notification(self, request: Request, values: Values) -> Response:
-        """notifications.delete."""
         await in_thread(self.store.delete_notification, values["bucket"], values["notification"])
         return Response(status_code=204)
 
@@ -325,7 +316,6 @@ class StorageApi:
         return JSONResponse({"kind": "storage#storageLayout", "bucket": values["bucket"], **kept, **flat})
 
     async def get_policy(self, request: Request, values: Values) -> Response:
-        """buckets.getIamPolicy."""
         found = await in_thread(self.store.policy, values["bucket"])
         if query_int(request, "optionsRequestedPolicyVersion", default=1) < 3:
             found |= {"version": 1, "bindings": [_without_condition(one) for one in found["bindings"]]}
@@ -366,7 +356,6 @@ class StorageApi:
         return shown
 
     async def list_objects(self, request: Request, values: Values) -> Response:
-        """objects.list."""
         asked = request.query_params
         query = Query(
             prefix=asked.get("prefix", ""),
@@ -424,7 +413,6 @@ class StorageApi:
         raise not_found(f"No such object: {where.bucket}/{where.name}")
 
     async def delete_object(self, request: Request, values: Values) -> Response:
-        """objects.delete."""
         await in_thread(self.store.delete, *object_of(values), conditions(request), generation(request))
         return Response(status_code=204)
 
@@ -443,7 +431,6 @@ class StorageApi:
         return await in_thread(self.store.copy, source, *target, meta, conditions(request))
 
     async def copy_object(self, request: Request, values: Values) -> Response:
-        """objects.copy."""
         return await self._answer(request, await self._copied(request, values))
 
     async def rewrite_object(self, request: Request, values: Values) -> Response:
@@ -455,14 +442,12 @@ class StorageApi:
         return JSONResponse({"kind": "storage#rewriteResponse", **done, "resource": await self._shown(request, made)})
 
     async def move_object(self, request: Request, values: Values) -> Response:
-        """objects.move."""
         where = object_of(values)
         to = object_of(values, name="to_object")
         source = await in_thread(self.store.get, *where, conditions(request, source=True))
         return await self._answer(request, await in_thread(self.store.move, source, to.name, conditions(request)))
 
     async def compose_object(self, request: Request, values: Values) -> Response:
-        """objects.compose."""
         where = object_of(values)
         body = await read_json(request)
         listed = body.get("sourceObjects")

@@ -49,7 +49,7 @@ def _run(one: Engine, root: Path, *words: str, **more: object) -> subprocess.Com
 def test_an_engine_is_found_by_asking_it(real: Engine) -> None:
     """It says its version, and knows the images that are here and those that are not."""
     assert real.version[0].isdigit() and not real.rootless
-    assert {BASE, EXECUTOR} <= set(real.images())
+    assert real.image(BASE) is not None
     found = real.image(EXECUTOR)
     assert found is not None and found.id and real.user_id(found) == 0 and "LANG=C.UTF-8" in found.config["Env"]
     assert real.image("localhost/nothing:1") is None
