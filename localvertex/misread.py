@@ -43,13 +43,7 @@ def is_repeated(field: Any) -> bool:
 
 
 def misread(kind: Any, data: Mapping[str, Any], place: str = "") -> list[tuple[str, str]]:
-    """Return the field path and the service's words about each of the first 200 values that the message cannot have.
-
-    Args:
-        kind: Descriptor of the message.
-        data: Its JSON.
-        place: Where it is in the request, such as `custom_job.job_spec`.
-    """
+    """Return the field path and the service's words about each of the first 200 values that the message cannot have; it is at `place` in the request."""
     return list(islice(_misread(kind, data, place), MOST))
 
 

@@ -104,13 +104,7 @@ class _Body:
 
 
 class CallRecorder:
-    """An ASGI application around another one.
-
-    Args:
-        app: What answers.
-        file: Where lines are added.
-        mounts: Services by the path that they are mounted at; all other paths are Cloud Storage's.
-    """
+    """An ASGI application around another one, which adds a line to a file for each call. A path below no mount is Cloud Storage's."""
 
     def __init__(self, app: ASGIApp, file: Path, mounts: Mapping[str, str]) -> None:
         self.app, self.file, self.mounts = app, file, mounts

@@ -82,6 +82,5 @@ class Database:
             return found
 
     def close(self) -> None:
-        """Close the file."""
         with self.lock:
             self.connection.close()

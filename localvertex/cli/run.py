@@ -215,13 +215,7 @@ def server(
 
 
 def _wait(here: RunningServer, made: str, resume: str) -> None:
-    """Wait for the jobs that the command made, with a line for each change; Ctrl-C ends the wait.
-
-    Args:
-        here: The server.
-        made: Asks it for them.
-        resume: The command line that resumes them afterwards.
-    """
+    """Wait for the jobs that the command made, with a line for each change; Ctrl-C ends the wait."""
     shown: dict[str, str] = {}
     while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
         if not shown:

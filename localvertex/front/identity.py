@@ -34,13 +34,7 @@ _FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 
 class Account:
-    """The made-up service account of one state folder.
-
-    Args:
-        folder: Where its key file lies; made there if it is missing or damaged.
-        project: The project it belongs to.
-        project_number: The number of every project.
-    """
+    """The made-up service account of one state folder, whose key file is made there if it is missing or damaged."""
 
     def __init__(self, folder: Path, project: str, project_number: str) -> None:
         self.project, self.number = project, project_number

@@ -29,13 +29,7 @@ _OWN = ("connection", "keep-alive", "transfer-encoding", "alt-svc", "set-cookie"
 
 
 class PublicBuckets:
-    """Passes reads of listed buckets on to the real host, and answers all else as `app` does.
-
-    Args:
-        app: Cloud Storage on this machine.
-        names: The buckets.
-        is_here: Whether a bucket is on this machine, which then answers for it.
-    """
+    """Passes reads of listed buckets that are not on this machine on to the real host, and answers all else as `app` does."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str], is_here: Callable[[str], bool]) -> None:
         self.app, self.names, self.is_here = app, frozenset(names), is_here

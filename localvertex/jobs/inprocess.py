@@ -26,12 +26,7 @@ _LOCK = "lock"
 
 
 class LocalJobs:
-    """A context that runs jobs and studies; whatever still runs at its end is stopped.
-
-    Args:
-        settings: How they run.
-        watcher: Called as they run, from several threads.
-    """
+    """A context that runs jobs and studies, and calls the watcher from several threads; whatever still runs at its end is stopped."""
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         self._changed, self._raised = threading.Event(), list[Exception]()

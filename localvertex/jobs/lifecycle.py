@@ -69,16 +69,9 @@ def advance(
     error: Mapping[str, Any] | None = None,
     check: Callable[[str, str], None] = lambda before, after: None,
 ) -> bool:
-    """Set a resource's state, and return whether it changed.
+    """Set a resource's state, and return whether it changed; `check` raises for a change that is not allowed.
 
     Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
-
-    Args:
-        store: Where the resource is.
-        name: Its name.
-        state: The new state.
-        error: google.rpc.Status of a job that did not succeed.
-        check: Raises for a change from one state to another that is not allowed.
     """
     changed = False
 

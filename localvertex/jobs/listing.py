@@ -116,18 +116,7 @@ def page(
     token: str,
     parse: Callable[[str], Predicate] = parse,
 ) -> tuple[list[StoredResource], str]:
-    """Return one page of a listing and the token of the next, "" after the last.
-
-    Args:
-        store: Where resources are kept.
-        kind: Collection.
-        parent: `projects/123/locations/us-central1`.
-        text: Filter.
-        order: `create_time desc` and the like; by default the newest first.
-        size: Resources on a page.
-        token: Of this page, "" for the first.
-        parse: Reads the filter.
-    """
+    """Return one page of a listing, without an order the newest first, and the token of the next, "" after the last."""
     fits = parse(text)
     if order.strip():
         # With an order a token is an offset: the place of one resource says nothing where values are equal.

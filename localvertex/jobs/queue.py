@@ -12,12 +12,7 @@ daemons: a job that takes longer does not keep the process."""
 
 
 class Queue:
-    """First come, first served, so that no large job starves.
-
-    Args:
-        slots: Replicas that run at a time.
-        run: Runs a job, by name, to its end; called in a new thread.
-    """
+    """First come, first served, so that no large job starves; each job runs in a thread of its own."""
 
     def __init__(self, slots: int, run: Callable[[str], None]) -> None:
         self.slots, self._run = max(1, slots), run

@@ -96,14 +96,7 @@ RULES: dict[str, Rule] = {
 
 
 def should_stop(spec: Mapping[str, Any], goal: Metric | None, trial: Trial, trials: Sequence[Trial]) -> bool:
-    """Whether the study's automated stopping rule, if it has one, ends this running trial.
-
-    Args:
-        spec: The StudySpec.
-        goal: Its one objective; with several nothing is stopped.
-        trial: The running trial.
-        trials: All trials of the study.
-    """
+    """Whether the study's automated stopping rule, if it has one, ends this running trial; a study with several objectives has no `goal`."""
     name = next((name for name in RULES if name in spec), None)
     if name is None or goal is None:
         return False

@@ -77,7 +77,6 @@ class ResourceStore:
         self._retired: deque[tuple[str, StoredResource]] = deque(maxlen=_RETIRED)
 
     def close(self) -> None:
-        """Close the file."""
         self.database.close()
 
     def clear(self) -> None:
@@ -154,14 +153,7 @@ class ResourceStore:
                 self._retired.append((kind[0], one._replace(hidden={**one.hidden, "deleted": True})))
 
     def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[StoredResource]:
-        """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
-
-        Args:
-            kind: Such as `customJobs`.
-            parent: `projects/123/locations/us-central1`.
-            before: Only those made before the one of this number.
-            most: How many are read at a time.
-        """
+        """Resources of a kind under a parent, made before the one of a number, without what is hidden, the newest first; `most` are read at a time."""
         # Above every number, within SQLite's signed 64 bits.
         last = before if before is not None else 2**62
         # portion by portion, since a filter may take one of thousands, and a cursor would hold the database
@@ -264,6 +256,5 @@ class ResourceStore:
             )
 
     def remove_trial(self, study: str, trial: str) -> None:
-        """Forget a trial."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM trials WHERE study = ? AND id = ?", (study, trial))

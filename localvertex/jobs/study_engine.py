@@ -69,17 +69,13 @@ class StudyEngine:
         return self.spec.get("studyStoppingConfig") or {}
 
     def suggest(self, trial_id: str, fixed: Iterable[Mapping[str, Any]] = ()) -> list[ParameterValue]:
-        """Make trial `trial_id`, ACTIVE from now on, and return its parameters `[{"parameterId": …, "value": …}]`.
+        """Make trial `trial_id`, ACTIVE from now on, and return its parameters `[{"parameterId": …, "value": …}]`; the client chose those `fixed`.
 
         Asked again for the same trial, it returns the same parameters. Values are float for DOUBLE and DISCRETE, int
         for INTEGER, str for CATEGORICAL.
 
         A combination already made is not suggested again while there are others, unless `observationNoise` is HIGH.
         Where no algorithm is named, the first trial has each parameter's default value or its middle.
-
-        Args:
-            trial_id: The trial's number.
-            fixed: Values of parameters that the client chose.
 
         Raises:
             ConfigError: A fixed value is not in the search space.

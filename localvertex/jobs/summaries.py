@@ -19,11 +19,7 @@ _MOST_NAMED = 4
 def summary(store: ResourceStore, root: Path, kind: str, one: StoredResource) -> Json:
     """Return the warnings of a job that has ended, and hints at why it failed; of a failed one also its last lines and the folder of its logs.
 
-    Args:
-        store: Where it is kept.
-        root: The local Vertex's folder.
-        kind: Such as `customJobs`.
-        one: The job; a pipeline, which has what its job has; or a tuning job, which has what the jobs of its trials have.
+    A pipeline has what its job has, and a tuning job what the jobs of its trials have.
     """
     if kind == TUNING_JOBS:
         return _of_study(store, root, one)

@@ -72,14 +72,9 @@ def object_file(uri: str, root: Path) -> Path:
 
 
 def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
-    """Return `gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
+    """Return an argument or value with its `gs://` paths, unless `keep_gs`, and its `/gcs/` paths pointed at the folder that holds the buckets.
 
     A `/gcs/` in the middle of another path is left alone.
-
-    Args:
-        text: The argument or value.
-        buckets: The folder.
-        keep_gs: Leave `gs://` paths as they are.
 
     Raises:
         JobFailedError: A path has a `..`, which on this machine would lead out of its bucket.
@@ -90,12 +85,7 @@ def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
 
 
 def written_to_gs_folder(folder: Path, since: float) -> str:
-    """Return a sentence on the files that a replica wrote to a folder `gs:` of its working directory, "" if it wrote none.
-
-    Args:
-        folder: The working directory.
-        since: When the job began, in seconds since 1970; what is older is not the replica's.
-    """
+    """Return a sentence on the files that a replica wrote to a folder `gs:` of its working directory after `since`, "" if it wrote none."""
     # ctime, because copies may bring an old mtime with them; a second less, because some file systems have no finer
     # times.
     everything = (folder / "gs:").rglob("*")
@@ -132,10 +122,7 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
 def machine_environment(user: Mapping[str, str], scratch: Path, *, with_credentials: bool = False) -> dict[str, str]:
     """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
-    Args:
-        user: The user's environment.
-        scratch: An empty folder in place of gcloud's configuration, so that no login is found through HOME.
-        with_credentials: Leave the user's Google credentials in.
+    Without the user's Google credentials `scratch`, an empty folder, replaces gcloud's configuration, so that no login is found through HOME.
     """
     result = {name: value for name, value in user.items() if name in _PASSED or name.lower() in _PROXIES}
     if with_credentials:

@@ -101,13 +101,7 @@ def _store(root: Path, data: dict[str, object]) -> None:
 
 
 def build(root: Path, name: str, dockerfile: str, context: Path) -> ImageStandIn:
-    """Make the stand-in of an image, in place of an earlier one.
-
-    Args:
-        root: The state folder.
-        name: The image.
-        dockerfile: The text of its Dockerfile.
-        context: The folder of what it copies.
+    """Make the stand-in of an image, in place of an earlier one, from the text of its Dockerfile and the folder of what that copies.
 
     Raises:
         UsageError: An instruction needs an engine, or a file is missing.

@@ -71,15 +71,10 @@ _NEWLINE, _ENDS = re.compile("\n"), re.compile("[\r\n]")
 
 
 class Splitter:
-    """Turns the bytes of one stream into lines, as they come.
+    """Turns the bytes of a replica's stdout or stderr into lines, as they come.
 
     The executor of a Python package ends a line at a carriage return, too, and drops empty lines: the progress bars and
     the blank lines of public trainers and of pip are so in their logs (index ids 63335018367 and 63144808081, 2026-02).
-
-    Args:
-        task: The replica.
-        stream: `stdout` or `stderr`.
-        by_executor: Whether that executor prints the lines, not a container.
     """
 
     def __init__(self, task: str, stream: str, *, by_executor: bool) -> None:
@@ -138,11 +133,7 @@ def named_severity(payload: Mapping[str, Any]) -> str:
 
 
 class LogFiles:
-    """One text file per task: `workerpool0-0.log`, each line with its time and severity.
-
-    Args:
-        folder: Created with the first line.
-        root: The local Vertex's folder.
+    """One text file per task, made with its first line: `workerpool0-0.log`, each line with its time and severity.
 
     Attributes:
         trouble: Why lines could not be written (a full disk), None while they can; after that they are dropped.
@@ -178,7 +169,6 @@ class LogFiles:
             self.trouble = error
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files.values():
             with suppress(OSError):
                 file.close()

@@ -71,14 +71,7 @@ class Counts:
 
 
 def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) -> Action:
-    """Return what the service does after a replica ended.
-
-    Args:
-        exit_: How it ended.
-        replica: Its name; `workerpool0-0` is the primary.
-        scheduling: The job's.
-        counts: What was already tried.
-    """
+    """Return what the service does after a replica ended; `workerpool0-0` is the primary."""
     if exit_.code == 0:
         return Action.SUCCEED if replica == "workerpool0-0" else Action.LEAVE
     # The kernel ends a program that ran out of memory by SIGKILL, too; that one is permanent.
@@ -98,15 +91,10 @@ _LAST_LINES = 10
 
 
 def lacking(replica: str, exit_: Exit, lines: Sequence[str]) -> JobError | None:
-    """Return the error of a job whose replica had too little memory or disk, None if it ended for another reason.
+    """Return the error of a job whose replica had too little memory or disk, None if it ended for another reason; `lines` are its stderr's.
 
     The service looks at the machine's boot disk; here the replica's last lines say that a disk is full. Sources: public errors of
     2025-11 (the disk's sentence, with code 8) and 2026-07 (memory with code 8).
-
-    Args:
-        replica: Its name.
-        exit_: How it ended.
-        lines: What it wrote on stderr.
     """
     pool = replica.rpartition("-")[0]
     if exit_.out_of_memory:
@@ -120,17 +108,9 @@ def lacking(replica: str, exit_: Exit, lines: Sequence[str]) -> JobError | None:
 
 
 def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str, *, package: bool) -> str:
-    """Return the error of a job whose replica failed, in the service's words (public logs of 2025-07 to 2026-05).
+    """Return the error of a job whose replica, with this `quoted_output`, failed, in the service's words (public logs of 2025-07 to 2026-05).
 
     The URL in it leads to the real console, which does not have the job; it stays because programs read the job's number from it.
-
-    Args:
-        replica: Its name.
-        exit_: How it ended.
-        stderr: `quoted_output` of what it wrote there.
-        project: Number of the project.
-        job_id: Number of the job.
-        package: Whether it ran a Python package.
     """
     reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " Termination reason: Error. "
     if exit_.code == _UNSTARTED:

@@ -68,12 +68,7 @@ def requirements(uri: str) -> list[str]:
 
 
 def installation(pool: Pool, log: InstallationLog) -> list[tuple[str, str]]:
-    """Return what the executor and pip say, with severities, of packages that another replica or job has installed here.
-
-    Args:
-        pool: The pool.
-        log: What pip printed then.
-    """
+    """Return what the executor and pip say, with severities, of packages that another replica or job has installed here."""
     said = {(name, of_requirements): lines for name, of_requirements, lines in log}
     found: list[tuple[str, str]] = []
     # In the order of `packages`: every package, and then the requirements of each.

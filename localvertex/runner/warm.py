@@ -91,10 +91,6 @@ class Warmth:
 
         The reason is "" if it may start warm, and for a program that uses no framework of its image or that is not
         started as `python -m MODULE` or `python SCRIPT`: of these nobody expects anything else.
-
-        Args:
-            command: How it is started cold.
-            replicas: How many its job has.
         """
         program = _program(command)
         preload = self._read(program, command) if program is not None else None

@@ -43,12 +43,7 @@ class Owner(Protocol):
 
 
 class JobMethods:
-    """Methods for what runs, and for operations.
-
-    Args:
-        store: Where resources are kept.
-        owners: By collection.
-    """
+    """Methods for what runs, by the owner of each collection, and for operations."""
 
     def __init__(self, store: ResourceStore, owners: Mapping[str, Owner]) -> None:
         self.store, self.owners = store, owners
@@ -101,7 +96,6 @@ class JobMethods:
         return stored.body
 
     def delete_operation(self, request: Json) -> Json:
-        """Forget an operation."""
         self.operation(request)
         self.store.remove(_operation(request))
         return {}

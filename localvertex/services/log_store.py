@@ -165,7 +165,6 @@ class LogStore:
         self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA)
 
     def close(self) -> None:
-        """Close the file."""
         self.database.close()
 
     def write(self, job: str, lines: Iterable[Line]) -> None:

@@ -114,7 +114,6 @@ class LoggingApi:
         )
 
     def list_entries(self, request: Json) -> Json:
-        """ListLogEntries."""
         asked = _read("ListLogEntries", request)
         order, size = " ".join(asked.get("orderBy", "").lower().split()), asked.get("pageSize", 0)
         if order not in ("", "timestamp", "timestamp asc", "timestamp desc"):

@@ -66,7 +66,6 @@ class MetadataStores:
         )
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
         schemas = Collection(self.store, SCHEMAS, _titled).methods()
         del schemas["DeleteMetadataSchema"]  # which the API does not have
         made: dict[str, Method] = {

@@ -41,7 +41,6 @@ class PersistentResources:
         self.collection = Collection(store, _KIND, _running)
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
         return {
             **self.collection.methods(),
             "UpdatePersistentResource": self.update,

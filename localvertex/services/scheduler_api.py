@@ -54,7 +54,6 @@ class SchedulerApi:
         return job
 
     def create(self, request: Json) -> Json:
-        """CreateJob."""
         parent, job = _checked(request["parent"]), read(request["job"])
         # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
@@ -91,7 +90,6 @@ class SchedulerApi:
         return shown(self.engine.plan(self.store.change(name, edit) or {}))
 
     def update(self, request: Json) -> Json:
-        """UpdateJob."""
         given, mask = read(request["job"]), str(request.get("updateMask", ""))
         return self._changed(
             request["job"]["name"],
@@ -99,7 +97,6 @@ class SchedulerApi:
         )
 
     def delete(self, request: Json) -> Json:
-        """DeleteJob."""
         name = self._stored(request["name"])["name"]
         # The store first: an execution under way looks there before each attempt.
         self.store.remove(name)
@@ -107,7 +104,6 @@ class SchedulerApi:
         return {}
 
     def run(self, request: Json) -> Json:
-        """RunJob."""
         job = self._stored(request["name"])
         if job["state"] != "ENABLED":
             raise _wrong_state("ENABLED", "RunJob")

@@ -59,13 +59,7 @@ SERIES = _below(RUNS, "TensorboardTimeSeries", "timeSeries", "_-", needs_id=Fals
 
 
 class Tensorboards:
-    """The TensorBoards of a local Vertex.
-
-    Args:
-        store: Where they are kept.
-        make_bucket: Makes the Cloud Storage bucket of a TensorBoard, where the SDK's uploader puts images and graphs.
-        root: The local Vertex's folder, in which the buckets are.
-    """
+    """The TensorBoards of a local Vertex; each has a bucket, where the SDK's uploader puts images and graphs."""
 
     def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path) -> None:
         self.store, self.make_bucket, self.root = store, make_bucket, root
@@ -73,7 +67,6 @@ class Tensorboards:
         self.experiments, self.runs, self.series = (Collection(store, kind) for kind in (EXPERIMENTS, RUNS, SERIES))
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
         return {
             **self.boards.methods(),
             **self.experiments.methods(),

@@ -44,7 +44,6 @@ class Vizier:
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
         return {
             "CreateStudy": self.create, "GetStudy": self.studies.get,
             "ListStudies": self.studies.list, "DeleteStudy": self.delete, "LookupStudy": self.lookup,
@@ -72,7 +71,6 @@ class Vizier:
             return self.studies.add(parent, fields, id_, {"spec": canonical, "last": 0})
 
     def delete(self, request: Json) -> Json:
-        """DeleteStudy."""
         self.studies.delete(request)
         self._engines.pop(str(request["name"]), None)
         return {}
@@ -186,7 +184,6 @@ class Vizier:
             return _shown(self._save(name, {**trial.record(), **kept}))
 
     def get_trial(self, request: Json) -> Json:
-        """GetTrial."""
         return _shown(self._record(request["name"]))
 
     def list_trials(self, request: Json) -> Json:

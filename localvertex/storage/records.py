@@ -57,7 +57,6 @@ class Records:
             return self._last
 
     def bucket(self, name: str) -> Bucket | None:
-        """Return a bucket's record."""
         row = self.database.row("SELECT * FROM buckets WHERE name = ?", name)
         if row is None:
             return None
@@ -89,7 +88,6 @@ class Records:
                 connection.execute(f"DELETE FROM {table} WHERE bucket = ?", (name,))
 
     def object(self, bucket: str, name: str) -> Object | None:
-        """Return an object's record."""
         row = self.database.row("SELECT * FROM objects WHERE bucket = ? AND name = ?", bucket, name)
         return None if row is None else _object(row)
 
@@ -146,13 +144,11 @@ class Records:
             connection.execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name))
 
     def drop_generation(self, o: Object) -> None:
-        """Forget a noncurrent generation."""
         with self.database.transaction() as connection:
             sql = "DELETE FROM noncurrent WHERE bucket = ? AND name = ? AND generation = ?"
             connection.execute(sql, (o.bucket, o.name, o.generation))
 
     def upload(self, upload_id: str) -> Upload | None:
-        """Return a resumable upload's record."""
         row = self.database.row("SELECT * FROM uploads WHERE id = ?", upload_id)
         if row is None:
             return None
@@ -171,7 +167,6 @@ class Records:
             connection.execute("DELETE FROM uploads WHERE generation < ?", (before,))
 
     def drop_upload(self, upload_id: str) -> None:
-        """Forget a resumable upload."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
 

@@ -91,7 +91,6 @@ class ObjectStore:
         self._missed: dict[str, set[str]] = {}
 
     def close(self) -> None:
-        """Close the database."""
         self.records.database.close()
 
     # -- buckets
@@ -254,7 +253,6 @@ class ObjectStore:
         raise not_found("The requested resource was not found.")
 
     def delete_notification(self, name: str, number: str) -> None:
-        """Forget a notification of a bucket."""
         with self.records.database.transaction():
             self.notification(name, number)
             bucket = self.bucket(name)
