@@ -112,7 +112,7 @@ setup(
         "vertexrig": ["py.typed", "built.txt"],
         "localvertex": ["py.typed"],
         "vertexrig.render": ["starter.yaml"],
-        "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
+        "vertexrig.spec": ["aiplatform_v1.binpb", "aiplatform_v1.json", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
         "localvertex.front": ["node.cjs", "page/*"],
         "localvertex.runner": ["startup/*.py"],

@@ -2,7 +2,9 @@
 
 `python tools/descriptors.py` writes the files and prints what is in them.
 
-Beside it two files that the local Vertex's gRPC needs: `services.binpb`, the same for Cloud Scheduler, Cloud Logging and
+`aiplatform_v1.json` has the messages and enums of that file in the form that `vertexrig.spec.descriptors` reads.
+
+Beside them are two files that the local Vertex's gRPC needs: `services.binpb`, the same for Cloud Scheduler, Cloud Logging and
 Resource Manager, and `methods.tsv`, the REST route of each method (a row for each binding of its google.api.http).
 
 The library builds its messages with proto-plus, so their descriptors have neither comments nor field behaviours, and no
@@ -13,14 +15,16 @@ and decode is left out: file, service and method options, extensions, and import
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FILE = REPOSITORY / "vertexrig/spec/aiplatform_v1.binpb"
+TABLES = REPOSITORY / "vertexrig/spec/aiplatform_v1.json"
 OTHERS = REPOSITORY / "vertexrig/spec/services.binpb"
 METHODS = REPOSITORY / "vertexrig/spec/methods.tsv"
 PACKAGE = "google.cloud.aiplatform.v1"
@@ -207,6 +211,42 @@ def build() -> Any:
     return made
 
 
+def tables(made: Any) -> str:
+    """Return the messages and enums of a FileDescriptorSet as JSON, one on each line (see `vertexrig.spec.descriptors.TABLES`)."""
+    messages: dict[str, Any] = {}
+    enums: dict[str, Any] = {}
+
+    def add(prefix: str, own: Iterable[Any], values: Iterable[Any]) -> None:
+        enums.update((f"{prefix}.{one.name}", {value.name: value.number for value in one.value}) for one in values)
+        for one in own:
+            unions = [union.name for union in one.oneof_decl]
+            fields = [row_of(field, unions) for field in one.field]
+            messages[f"{prefix}.{one.name}"] = [one.options.map_entry, fields]
+            add(f"{prefix}.{one.name}", one.nested_type, one.enum_type)
+
+    for file in made.file:
+        add(file.package, file.message_type, file.enum_type)
+    sections = (
+        f"{json.dumps(title)}: {{\n"
+        + ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+        + "\n}"
+        for title, found in (("messages", messages), ("enums", enums))
+    )
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def row_of(field: Any, unions: Sequence[str]) -> list[Any]:
+    """Return a field as the values of `vertexrig.spec.descriptors.Field`, without those at the end that are defaults."""
+    # protobuf makes a union of one for `optional`, which nobody writes
+    in_union = field.HasField("oneof_index") and not field.proto3_optional
+    repeated = field.label == field.LABEL_REPEATED
+    union = unions[field.oneof_index] if in_union else ""
+    row = [field.name, field.type, repeated, union, field.type_name.removeprefix(".")]
+    while not row[-1]:
+        row.pop()
+    return row
+
+
 def build_others() -> Any:
     """Return the FileDescriptorSet of `OTHER_SERVICES`, `ERROR_DETAILS` and `PAYLOADS`, without the files that `build` has already."""
     from google.protobuf import descriptor_pb2, descriptor_pool
@@ -269,6 +309,7 @@ def table(rows: Iterable[Route]) -> str:
 def main() -> None:
     made = build()
     FILE.write_bytes(made.SerializeToString(deterministic=True))
+    TABLES.write_text(tables(made), encoding="utf-8")
     OTHERS.write_bytes(build_others().SerializeToString(deterministic=True))
     METHODS.write_text(table(routes()), encoding="utf-8")
     methods = sum(len(service.method) for file in made.file for service in file.service)

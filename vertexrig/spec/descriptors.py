@@ -1,20 +1,19 @@
-"""Google's API schema as data: the descriptors of Vertex AI's messages and services, shipped in one file.
+"""Google's API schema as data: the fields of Vertex AI's messages and the values of its enums, as the strict reading asks for them.
 
-`aiplatform_v1.binpb` is a serialised `google.protobuf.FileDescriptorSet`; a tool of the repository makes it from the installed
-google-cloud-aiplatform. What the strict reading asks for at every key (names, types, unions, enum values) is kept here in
-tables, made of a message's descriptor when it is first met: building a protobuf DescriptorPool of all messages takes 2 to 10 ms
-more, and only `vertexrig.spec.messages` needs it. protobuf 7.36 itself takes 30 to 45 ms to import, the file 0.5 ms (measured 2026-11-22).
+A tool of the repository makes the shipped files from the installed google-cloud-aiplatform: `aiplatform_v1.binpb`, a serialised
+`google.protobuf.FileDescriptorSet`, for `vertexrig.spec.messages`; and `aiplatform_v1.json`, the same messages and enums for this
+module, which needs no protobuf: to import protobuf 7.36 takes 30 to 45 ms (measured 2026-11-22).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet
+from typing import Any
 
 __all__ = ["FILE", "PACKAGE", "Enum", "Field", "Message", "enum", "full_name", "message"]
 
@@ -22,7 +21,11 @@ FILE = Path(__file__).with_name("aiplatform_v1.binpb")
 OTHERS = Path(__file__).with_name("services.binpb")
 """Cloud Scheduler, Cloud Logging, Resource Manager and the details of errors: what the local Vertex needs in addition to Vertex AI;
 `message` and `enum` do not find what is in it."""
+TABLES = Path(__file__).with_name("aiplatform_v1.json")
+"""Messages and enums of `FILE` by full name, those inside messages too. A message is whether it is the entry of a map, and its fields: each
+is the values of `Field`, without those at the end that are defaults. An enum is its numbers by name."""
 PACKAGE = "google.cloud.aiplatform.v1"
+_ENUM, _MESSAGE = 14, 11  # google.protobuf.FieldDescriptorProto.TYPE_*
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,6 @@ class Field:
 
     Args:
         name: As in the proto file, snake_case.
-        json_name: As in REST and in gcloud's YAML, camelCase.
         type: `google.protobuf.FieldDescriptorProto.Type` as a number.
         repeated: Whether it takes a list (a map is one of entries).
         oneof: The union it belongs to, "" if none.
@@ -58,19 +60,23 @@ class Field:
     """
 
     name: str
-    json_name: str
     type: int
     repeated: bool = False
     oneof: str = ""
     type_name: str = ""
 
     @cached_property
+    def json_name(self) -> str:
+        """As in REST and in gcloud's YAML, camelCase."""
+        return re.sub("_(.?)", lambda match: match[1].upper(), self.name)
+
+    @cached_property
     def message(self) -> Message | None:
-        return message(self.type_name) if self.type == FieldDescriptorProto.TYPE_MESSAGE else None
+        return message(self.type_name) if self.type == _MESSAGE else None
 
     @cached_property
     def enum(self) -> Enum | None:
-        return enum(self.type_name) if self.type == FieldDescriptorProto.TYPE_ENUM else None
+        return enum(self.type_name) if self.type == _ENUM else None
 
 
 @dataclass(frozen=True)
@@ -104,16 +110,14 @@ class Message:
 @cache
 def message(name: str) -> Message:
     """Return the message of that name; a name without a package is one of `PACKAGE`, and `A.B` is B inside A. KeyError if there is none."""
-    found = _index()[0][full_name(name)]
-    unions = [union.name for union in found.oneof_decl]
-    return Message(full_name(name), tuple(_field(one, unions) for one in found.field), found.options.map_entry)
+    map_entry, fields = _tables()["messages"][full_name(name)]
+    return Message(full_name(name), tuple(Field(*row) for row in fields), map_entry)
 
 
 @cache
 def enum(name: str) -> Enum:
     """Return the enum of that name, which is given as for `message`. KeyError if there is none."""
-    found = _index()[1][full_name(name)]
-    return Enum(found.name, {value.name: value.number for value in found.value})
+    return Enum(full_name(name).rpartition(".")[2], _tables()["enums"][full_name(name)])
 
 
 def full_name(name: str) -> str:
@@ -122,30 +126,6 @@ def full_name(name: str) -> str:
 
 
 @cache
-def _index() -> tuple[dict[str, DescriptorProto], dict[str, EnumDescriptorProto]]:
-    """Return the file's messages and enums by full name, those inside messages too."""
-    messages: dict[str, DescriptorProto] = {}
-    enums: dict[str, EnumDescriptorProto] = {}
-
-    def add(prefix: str, own: Iterable[DescriptorProto], values: Iterable[EnumDescriptorProto]) -> None:
-        enums.update((f"{prefix}.{one.name}", one) for one in values)
-        for one in own:
-            messages[f"{prefix}.{one.name}"] = one
-            add(f"{prefix}.{one.name}", one.nested_type, one.enum_type)
-
-    for file in FileDescriptorSet.FromString(FILE.read_bytes()).file:
-        add(file.package, file.message_type, file.enum_type)
-    return messages, enums
-
-
-def _field(found: FieldDescriptorProto, unions: list[str]) -> Field:
-    # protobuf makes a union of one for `optional`, which nobody writes
-    in_union = found.HasField("oneof_index") and not found.proto3_optional
-    return Field(
-        found.name,
-        found.json_name or re.sub("_(.?)", lambda match: match[1].upper(), found.name),
-        found.type,
-        found.label == FieldDescriptorProto.LABEL_REPEATED,
-        unions[found.oneof_index] if in_union else "",
-        found.type_name.removeprefix("."),
-    )
+def _tables() -> dict[str, Any]:
+    tables: dict[str, Any] = json.loads(TABLES.read_bytes())
+    return tables

@@ -590,6 +590,6 @@ class Reader:
             return self.wrong(value, "a time such as 2026-01-31T12:00:00Z", raw, path)
         for wrapper in _WRAPPERS:
             if name == f"{wrapper}Value":
-                inner = Field("value", "value", _WRAPPED.get(wrapper, _STRING))
+                inner = Field("value", _WRAPPED.get(wrapper, _STRING))
                 return self.single(value, inner, raw, path)
         return value  # Struct, Value, ListValue, Any: any JSON

@@ -1,6 +1,6 @@
 """The function's folder: main.py, requirements pinned by version and hash, the tool's source, templates and the project file, and no more.
 
-Google's schema is in the tool's source as data (`vertexrig/spec/aiplatform_v1.binpb`), so nothing is installed for it.
+Google's schema is in the tool's source as data (`vertexrig/spec/aiplatform_v1.json`), so nothing is installed for it.
 """
 
 from __future__ import annotations

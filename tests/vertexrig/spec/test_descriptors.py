@@ -63,11 +63,12 @@ def read(version: str, implementation: str, folders: list[str]) -> None:
 
 
 def test_the_file_is_the_installed_librarys() -> None:
-    """The shipped file holds exactly the installed google-cloud-aiplatform's descriptors, and the checks' source names it."""
-    made = TOOL["build"]().SerializeToString(deterministic=True)
-    assert descriptors.FILE.read_bytes() == made, (
+    """The shipped files hold exactly the installed google-cloud-aiplatform's descriptors, and the checks' source names it."""
+    made = TOOL["build"]()
+    assert descriptors.FILE.read_bytes() == made.SerializeToString(deterministic=True), (
         "the library changed: run python tools/descriptors.py, read the difference"
     )
+    assert descriptors.TABLES.read_text(encoding="utf-8") == TOOL["tables"](made)
     assert f"google-cloud-aiplatform {importlib.metadata.version('google-cloud-aiplatform')} " in strict.SCHEMA_SOURCE
 
 
