@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
@@ -206,6 +205,8 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
     choices = [choice for choice in choices if not set(_words(choice)) < words]
     if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
         return None  # a beginning that several choices share
+    from difflib import SequenceMatcher  # its import takes some milliseconds, and most commands have no error
+
     matcher = SequenceMatcher(b=_plain(value))  # it caches its second text
     likeness = {}
     for choice in choices:

@@ -6,7 +6,6 @@ is text of the project file, so it is not recorded. `--variables` lists the vari
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -136,6 +135,8 @@ class _Forms(NamedTuple):
 @lru_cache(4)
 def _forms(recorded: tuple[tuple[str, str], ...]) -> _Forms | None:
     """Return the forms of recorded values; None if all values are too short."""
+    import html  # its table of entities takes some milliseconds, and few project files use a variable's value
+
     name_by_form: dict[str, str] = {}
     for value, name in recorded:
         # a message is one line, so its values may appear line by line or joined by blanks

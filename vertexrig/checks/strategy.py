@@ -14,7 +14,7 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool, has_gpu, tpu_name
-from vertexrig.trainer_source import tensorflow_usage as tf
+from vertexrig.trainer_source import strategy_names as tf
 from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"

@@ -14,7 +14,7 @@ from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.package.sources import IMAGE_PYTHON
 from vertexrig.project.model import IMAGE_VARIABLE, PREBUILT
 from vertexrig.spec.objective import likeliest, likely_goal
-from vertexrig.trainer_source.tensorflow_usage import MULTI, STRATEGY_FLAGS, strategy_named
+from vertexrig.trainer_source.strategy_names import MULTI, STRATEGY_FLAGS, strategy_named
 from vertexrig.trainer_source.trainer_model import Flag, TrainerSource
 from vertexrig.yamltext import scalar
 
