@@ -47,7 +47,7 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
     file = store / f"trainer-{key}.json"
     if key:
         try:
-            cached: TrainerSource = decode(TrainerSource, json.loads(file.read_text(encoding="utf-8")))
+            cached: TrainerSource = decoder(TrainerSource)(json.loads(file.read_text(encoding="utf-8")))
             return cached
         # no such file, or a damaged one
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -131,28 +131,26 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(hint: Any, data: Any) -> Any:
-    """Return the value of type `hint` that `encode` made `data` of; TypeError or KeyError if it is none."""
-    return _decoder(hint)(data)
-
-
 @cache
-def _decoder(hint: Any) -> Callable[[Any], Any]:
-    """Return what `decode` does for a type, worked out once: a trainer has hundreds of imports and flags."""
+def decoder(hint: Any) -> Callable[[Any], Any]:
+    """Return a function from what `encode` made to the value of type `hint`. It raises TypeError or KeyError for other data.
+
+    Cached, because a trainer has hundreds of imports and flags.
+    """
     if isinstance(hint, type) and is_dataclass(hint):
-        parts = {name: _decoder(inner) for name, inner in typing.get_type_hints(hint).items()}
+        parts = {name: decoder(inner) for name, inner in typing.get_type_hints(hint).items()}
         return lambda data: hint(**{name: part(data[name]) for name, part in parts.items()})
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
-        item = _decoder(inner[0])
+        item = decoder(inner[0])
         return lambda data: tuple([item(one) for one in data])
     if origin is frozenset:
         return frozenset
     if origin is dict:
-        part = _decoder(inner[1])
+        part = decoder(inner[1])
         return lambda data: {key: part(one) for key, one in data.items()}
     if type(None) in inner and len(inner) == 2:  # such as tuple[str, ...] | None
-        given = _decoder(next(part for part in inner if part is not type(None)))
+        given = decoder(next(part for part in inner if part is not type(None)))
         return given if given is _same else lambda data: None if data is None else given(data)
     return _same
 

@@ -1,6 +1,6 @@
 """What of a trainer goes into its package, whatever its layout: the files, their requirements as shipped, name and hash.
 
-`LAYOUTS` is the one table of layouts: a single script and the folder of a package are rows like a project is.
+A trainer is a single script, the folder of a package, or a project's folder: `_layout_of`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from vertexrig.package.requirements import (
 from vertexrig.package.setup_script import read_setup, unsafe_setting
 from vertexrig.project.model import PACKAGE_MIB
 from vertexrig.text import quoted
-from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.source_tree import ROOTS, Tree
 from vertexrig.trainer_source.trainer_model import Import
 
@@ -161,53 +160,36 @@ def identity_of(sources: Sources, most_mib: int) -> PackageId:
 # Layouts
 
 
-def _script(path: Path) -> dict[str, Path] | None:
-    """Return a script and those of its neighbours that it imports, by their path in the package."""
-    if not is_script(path):
-        return None
-    root = module_root(path)
-    source = follow(root, path.stem)
-    source.must_be_read()
-    return {_below_its_root(file, root): root / file for file in source.files}
-
-
-def _package(path: Path) -> dict[str, Path] | None:
-    """Return all files of a package's folder."""
-    return files_of(path, f"{path.resolve().name}/") if is_package(path) else None
-
-
-Contents = Callable[[Path], "dict[str, Path] | None"]
-LAYOUTS: tuple[tuple[Contents, Callable[[Path, Mapping[str, Path]], Layout | None]], ...] = (
-    (_script, layouts.whole),
-    (_package, layouts.whole),
-    (files_of, layouts.described),
-    (files_of, layouts.scripted),
-    (files_of, layouts.modules),
-)
-"""What a trainer's path may be, with the files that belong to it and what describes them; the first that fits is taken."""
-
-
 def _layout_of(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
     """Return a trainer's files, what describes them, and the links that are left out because they lead elsewhere."""
+    describe: tuple[Callable[[Path, Mapping[str, Path]], Layout | None], ...] = (layouts.whole,)
+    if is_script(path):
+        files = _files_of_script(path)
+    elif is_package(path):
+        files = files_of(path, f"{path.resolve().name}/")
+    else:
+        files, describe = files_of(path), (layouts.described, layouts.scripted, layouts.modules)
     top = path if path.is_dir() else module_root(path)
-    outside: list[str] = []
-    # three rows share files_of: a folder is walked once
-    seen: dict[Contents, dict[str, Path] | None] = {}
-    for contents, describe in LAYOUTS:
-        if contents not in seen:
-            found = contents(path)
-            outside = sorted(name for name, file in (found or {}).items() if not is_inside(file, top))
-            seen[contents] = (
-                None if found is None else {name: file for name, file in found.items() if name not in outside}
-            )
-        files = seen[contents]
-        layout = describe(path, files) if files is not None else None
-        if files is not None and layout is not None:
+    outside = sorted(name for name, file in files.items() if not is_inside(file, top))
+    files = {name: file for name, file in files.items() if name not in outside}
+    for one in describe:
+        layout = one(path, files)
+        if layout is not None:
             return files, layout, outside
     raise PackageError(
         f"the trainer's folder {str(path)!r} has no setup.py, no pyproject.toml and no Python module to package. "
         "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
     )
+
+
+def _files_of_script(path: Path) -> dict[str, Path]:
+    """Return a script and those of its neighbours that it imports, by their path in the package."""
+    from vertexrig.trainer_source.follow import follow  # it reads sources, which a trainer with a setup.py does without
+
+    root = module_root(path)
+    source = follow(root, path.stem)
+    source.must_be_read()
+    return {_below_its_root(file, root): root / file for file in source.files}
 
 
 def gather(folder: Path, tf_version: str | None) -> Sources:
@@ -217,7 +199,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     setup.py gets a setup.py and a setup.cfg; of a requirements.txt that no metadata replaces, what the image brings is left out.
 
     Args:
-        folder: The trainer's script or folder, in any layout of `LAYOUTS`.
+        folder: The trainer's script or folder, in any layout.
         tf_version: TensorFlow of the image (`2.17` or `2.17.1`); None if it is not known, as for a custom image.
 
     Raises:
@@ -365,6 +347,8 @@ def _required(
 
 def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> list[Declared]:
     """Return the distributions of the imported modules that neither the image nor the trainer brings."""
+    from vertexrig.trainer_source.follow import follow  # as in `_files_of_script`
+
     found: dict[str, Declared] = {}
     imports: list[Import] = []
     seen: set[str] = set()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.packages import TRAINERS
 from tests.support.tools import INSTALLED, REPOSITORY
-from vertexrig.package.cache import decode, encode, read_cached
+from vertexrig.package.cache import decoder, encode, read_cached
 from vertexrig.trainer_source.reader import read
 from vertexrig.trainer_source.trainer_model import SourcePlace, TrainerSource
 
@@ -25,7 +25,7 @@ FOLDERS = [folder for folder in sorted(TRAINERS.iterdir()) if folder.is_dir()]
 def test_what_is_kept_is_what_was_read(folder: Path) -> None:
     """Every value that reading gives survives being written as JSON and read back."""
     found = read(folder, "trainer.task")
-    assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
+    assert decoder(TrainerSource)(json.loads(json.dumps(encode(found)))) == found
 
 
 def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ def test_a_change_behind_a_link_is_seen(tmp_path: Path) -> None:
 def test_a_place_comes_back_as_a_place() -> None:
     """A dataclass in a field that may be None is decoded as that class."""
     found = TrainerSource(module="t", drops_args=SourcePlace("t.py", 3))
-    assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
+    assert decoder(TrainerSource)(json.loads(json.dumps(encode(found)))) == found

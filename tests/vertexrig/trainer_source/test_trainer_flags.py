@@ -10,7 +10,7 @@ import pytest
 from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.finding import Severity
-from vertexrig.package.cache import decode, encode
+from vertexrig.package.cache import decoder, encode
 from vertexrig.trainer_source.reader import read
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
@@ -107,7 +107,7 @@ def test_what_the_program_refuses_is_found(name: str, args: str, words: str) -> 
 def test_what_was_read_is_kept_whole(file: Path) -> None:
     """The cache gives back what the reader found, sub-commands included."""
     found = read(file)
-    assert found.problems == () and decode(TrainerSource, encode(found)) == found
+    assert found.problems == () and decoder(TrainerSource)(encode(found)) == found
 
 
 @pytest.mark.parametrize(
