@@ -12,18 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
-from vertexrig.project import environments, triggered
+from vertexrig.project import environments, overriding, triggered
 from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import NAME
 from vertexrig.spec.masking import secret_in
 from vertexrig.text import kind_of, quoted
 
-T = TypeVar("T")
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
 """Name of the schedule that the tool adds if a schedule of the file has `then`."""
@@ -172,20 +171,9 @@ class Loaded:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
-            near = _instead(name, list(self.project.entries))
+            near = overriding.instead(name, list(self.project.entries))
             raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{near}")
         return found
-
-
-def _instead(name: str, names: Sequence[str]) -> str:
-    """Return the second half of a message about an unknown NAME: what to write instead."""
-    parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and all(part in names for part in parts):
-        return f": write names with spaces between them: {' '.join(parts)}"
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml", ".json", ".py") or len(path.parts) > 1:
-        return f", and this takes a NAME, not a file. {did_you_mean(path.stem, names, most=30)}"
-    return f". {did_you_mean(name, names, most=30)}"
 
 
 class ForeignProjectError(UsageError):
@@ -275,7 +263,8 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    file_place = typed.Place((), typed.Origins(str(file), reading.lines), typed.bare_yn(reading))
+    bare_yn = frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
+    file_place = typed.Place((), typed.Origins(str(file), reading.lines), bare_yn)
     if not isinstance(reading.data, (dict, type(None))):
         raise file_place.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
@@ -286,40 +275,42 @@ def loads(
             "entries of a project file"
         )
     environ = os.environ if environ is None else environ
+    data, chosen = reading.data, environments.Chosen()
+    lines: Mapping[yamltext.FileKey, int] = reading.lines
+    if environments.KEY in data or env:
 
-    def expanded(text: str) -> str:
-        """Return a text with its variables filled in; the text itself if a variable is missing.
+        def expanded(text: str) -> str:
+            """Return a text with its variables filled in, to be compared with others; the text itself if a variable is missing."""
+            value = _expand(text, file_place, environ, Errors())
+            return text if value is typed.WRONG else str(value)
 
-        It is used to compare the buckets and functions of environments.
-        """
-        value = _expand(text, file_place, environ, Errors())
-        return text if value is typed.WRONG else str(value)
-
-    base, all_environments = environments.split(reading.data, file_place)
-    data, lines, chosen = environments.merge(base, all_environments, env, without, file_place, expanded)
-    if all_environments and not env and typed.lacking(Project, data):
-        missing = ", ".join(typed.lacking(Project, data))
-        raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
-    # From here, a path is one of the merged values.
-    bare_yn = chosen.paths_in_merged(file_place.bare_yn)
+        data, lines, chosen = environments.merge(data, env, without, file_place, expanded)
+        if chosen.names and not env and (missing := typed.lacking(Project, data)):
+            message = f"{file} gives {', '.join(missing)} only in its environments"
+            raise environments.NoEnvironmentError(message, chosen.names)
+        # From here, a path is one of the merged values.
+        bare_yn = chosen.paths_in_merged(bare_yn)
+    else:
+        data = environments.left_out(data, without)
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
     data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), environ, errors)
     # From here, a value may come from an override.
     override_of: dict[yamltext.FileKey, str] = {}
     for override in overrides:
-        of_this, removed = _override(data, override, target)
+        of_this, removed = overriding.apply(data, override, target)
         if removed:
-            lines, override_of = _renumbered(lines, removed), _renumbered(override_of, removed)
-            bare_yn = frozenset(_renumbered(dict.fromkeys(bare_yn), removed))
+            lines, override_of = overriding.renumbered(lines, removed), overriding.renumbered(override_of, removed)
+            bare_yn = frozenset(overriding.renumbered(dict.fromkeys(bare_yn), removed))
         override_of |= of_this
     if environments.KEY in data:
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
     origins = ProjectOrigins(str(file), lines, override_of, chosen)
-    # The line of a value that an override has replaced would mislead.
-    origins = replace(origins, lines={path: line for path, line in lines.items() if not origins.is_overridden(path)})
+    if override_of:  # the line of a value that an override has replaced would mislead
+        kept = {path: line for path, line in lines.items() if not origins.is_overridden(path)}
+        origins = replace(origins, lines=kept)
     with errors:
         project = typed.build(Project, data, typed.Place((), origins, bare_yn))
     errors.raise_all()
@@ -338,196 +329,39 @@ def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: 
         return [_expand(item, place.at(index), environ, errors) for index, item in enumerate(value)]
     if not isinstance(value, str) or "${" not in value:
         return value
-
-    def fill(match: re.Match[str]) -> str:
-        if match[0] == "$${":
-            return "${"
-        body = _VARIABLE_BODY.fullmatch(match["body"] or "")
-        if body is None:
-            raise place.error(
-                f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
-            )
-        allowed = variables.allowed.get()
-        hidden = allowed is not None and body["name"] not in allowed
-        given = None if hidden else environ.get(body["name"])
-        if given:  # an empty variable counts as unset, as `:-` does in a shell
-            variables.record(body["name"], given)
-            if body["default"] not in (None, given) and not secret_in(given, body["name"]):
-                variables.assign(body["name"], given)
-        found = given or body["default"]
-        if found is None and hidden:
-            raise place.error(
-                f"the environment variable {body['name']} is not in the list of --variables; add it there, or write "
-                f"${{{body['name']}:-default}}"
-            )
-        if found is None:
-            raise place.error(
-                f"the environment variable {body['name']} is not set; set it, or write ${{{body['name']}:-default}}"
-            )
-        return found
-
     try:
         # Untyped: a variable is text, and the type of its field decides what it becomes, as for --set
-        return typed.Untyped(_VARIABLE.sub(fill, value))
+        return typed.Untyped(_VARIABLE.sub(lambda match: _filled_in(match, place, environ), value))
     except ConfigError as error:
         errors.keep(error)
         return typed.WRONG
 
 
-def _override(
-    data: dict[str, Any], text: str, target: str | None
-) -> tuple[dict[yamltext.FileKey, str], yamltext.FileKey]:
-    """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
-
-    Returns:
-        Two values. The first is the override's text, by the path of each value that it sets and of each key that it removes. The second
-        is the path of the list item that it removes; () if it removes none.
-    """
-    key, equals, value = text.partition("=")
-    removing = not equals and key.endswith("-")
-    parts = key.strip().removesuffix("-" if removing else "").split(".")
-    if not all(parts) or not (equals or removing or "args" in parts[:-1]):
-        raise UsageError(
-            f"--set {text}: write KEY=VALUE, with dots between keys, such as jobs.cpu.machine_type=n1-standard-8; "
-            "KEY- removes a key, and args.NAME alone is a flag without a value"
+def _filled_in(match: re.Match[str], place: typed.Place, environ: Mapping[str, str]) -> str:
+    """Return the value of a variable, or of its default; ConfigError if it has neither."""
+    if match[0] == "$${":
+        return "${"
+    body = _VARIABLE_BODY.fullmatch(match["body"] or "")
+    if body is None:
+        raise place.error(f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{")
+    allowed = variables.allowed.get()
+    hidden = allowed is not None and body["name"] not in allowed
+    given = None if hidden else environ.get(body["name"])
+    if given:  # an empty variable counts as unset, as `:-` does in a shell
+        variables.record(body["name"], given)
+        if body["default"] not in (None, given) and not secret_in(given, body["name"]):
+            variables.assign(body["name"], given)
+    found = given or body["default"]
+    if found is None and hidden:
+        raise place.error(
+            f"the environment variable {body['name']} is not in the list of --variables; add it there, or write "
+            f"${{{body['name']}:-default}}"
         )
-    path = _full_path(data, parts, target)
-    if removing:
-        from_list = _remove(data, path, text)
-        return ({}, _with_indexes(path)) if from_list else ({_with_indexes(path): text}, ())
-    given: dict[yamltext.FileKey, str] = {}
-    here: Any = data
-    for index, part in enumerate(path[:-1]):
-        name: Any = _index(here, part, text)
-        if isinstance(here, dict) and part not in here:
-            # the override makes this mapping, so an error about it points at the override
-            given[tuple(path[: index + 1])] = text
-        following = here[name] if isinstance(here, list) else here.setdefault(name, {})
-        if following is None:
-            # the file has the key without a value, such as `env:`; an override below it makes the mapping
-            following = here[name] = {}
-        if not isinstance(following, (dict, list)):
-            spot = ".".join(path[: index + 1])
-            raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
-        here = following
-    if isinstance(here, list) and path[-1] == str(len(here)):
-        here.append(None)
-    # Untyped: the type of its field decides what the text becomes
-    here[_index(here, path[-1], text)] = typed.Untyped(value) if equals else None
-    # with both spellings of the path, since a number in it is an index of a list or a key of a mapping
-    return given | {_with_indexes(path): text, tuple(path): text}, ()
-
-
-def _with_indexes(path: Sequence[str]) -> yamltext.FileKey:
-    return tuple(int(part) if part.isdecimal() else part for part in path)
-
-
-def _renumbered(values: Mapping[yamltext.FileKey, T], removed: yamltext.FileKey) -> dict[yamltext.FileKey, T]:
-    """Return values by their paths after an item was removed from a list: later items have lower indexes."""
-    *above, index = removed
-    n = len(above)
-
-    def now(path: yamltext.FileKey) -> yamltext.FileKey:
-        at = path[n] if path[:n] == tuple(above) and len(path) > n else None
-        return (*path[:n], at - 1, *path[n + 1 :]) if isinstance(at, int) and at > int(index) else path
-
-    return {now(path): value for path, value in values.items() if path[: n + 1] != removed}
-
-
-def _remove(data: dict[str, Any], path: list[str], text: str) -> bool:
-    """Remove the key at `path`, and return whether it is an item of a list; UsageError with similar keys if it does not exist."""
-    here: Any = data
-    for part in path[:-1]:
-        here = here[_index(here, part, text)] if isinstance(here, list) else _child(here, part)
-    if isinstance(here, list):
-        del here[_index(here, path[-1], text)]
-    elif isinstance(here, dict) and path[-1] in here:
-        del here[path[-1]]
-    else:
-        names = _ending_with(data, path)
-        choices = did_you_mean(".".join(path), names) if names else ""
-        raise UsageError(f"--set {text}: there is no {'.'.join(path)} to remove. {choices}".rstrip())
-    return isinstance(here, list)
-
-
-def _child(here: Any, part: str) -> Any:
-    return here.get(part) if isinstance(here, dict) else None
-
-
-def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
-    """Return the keys of jobs and sweeps that end like `path`, and the keys beside each."""
-    tail = path[2:] if path[0] in ("jobs", "sweeps") else path
-    found = []
-    for group in ("jobs", "sweeps"):
-        for name, here in _entries(data, group).items():
-            for part in tail[:-1]:
-                here = _child(here, part)
-            if isinstance(here, dict) and (tail[-1] in here or [group, name] == list(path[:2])):
-                found += [".".join((group, name, *tail[:-1], key)) for key in here]
+    if found is None:
+        raise place.error(
+            f"the environment variable {body['name']} is not set; set it, or write ${{{body['name']}:-default}}"
+        )
     return found
-
-
-def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    """Return the jobs or sweeps that the file gives; an empty mapping if the value has another type."""
-    found = data.get(group)
-    return found if isinstance(found, dict) else {}
-
-
-def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
-    """Return the full path of an override's key: in the job or sweep `target`, or from the top of the file."""
-    if target is not None:
-        for group, cls in (("jobs", Job), ("sweeps", Sweep)):
-            if target in _entries(data, group):
-                keys = typed.keys(cls)
-                if parts[0] in keys:
-                    return [group, target, *parts]
-                # Refused here, where the keys of both places can be suggested; from the top only those of the project
-                # would be.
-                if parts[0] not in typed.keys(Project):
-                    choices = did_you_mean(parts[0], {*keys, *typed.keys(Project)}, most=40)
-                    if parts[0] == target and len(parts) > 1:
-                        choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
-                    raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
-    if parts[0] not in typed.keys(Project) and parts[0] in {*typed.keys(Job), *typed.keys(Sweep)}:
-        names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
-        if target is not None and target not in names:
-            raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")
-        first = next((f"{group}.{name}" for group in ("jobs", "sweeps") for name in _entries(data, group)), "jobs.NAME")
-        raise UsageError(
-            f"--set {'.'.join(parts)}: {parts[0]!r} is a key of a job or sweep: name one job or sweep with the command, or "
-            f"write where it is: --set {first}.{'.'.join(parts)}=VALUE"
-        )
-    return parts
-
-
-def _index(here: Any, part: str, text: str) -> Any:
-    if not isinstance(here, list):
-        return part
-    # Not isdigit(), which is true for ², a text that int() refuses.
-    if part.isdecimal() and int(part) < len(here):
-        return int(part)
-    raise UsageError(
-        f"--set {text}: {part!r} is not an index of a list of {len(here)}; {_list_words(here, part, text)}"
-    )
-
-
-def _list_words(here: list[Any], part: str, text: str) -> str:
-    """Return what to write in place of a key that is not an index of a list, such as the name of a flag."""
-    key, equals, value = text.partition("=")
-    path = key.removesuffix("-").split(".")
-    if path[-2:] != ["args", part] or part.isdecimal():
-        return f"write a number from 0 to {len(here)}"
-    words = [str(word) for word in here]
-    names = [word.partition("=")[0] for word in words]
-    flag = next((name for name in names if name.lstrip("-").replace("-", "_") == part.replace("-", "_")), f"--{part}")
-    index = names.index(flag) if flag in names else len(names)
-    place = ".".join(path[:-1])
-    if not equals and text.endswith("-"):
-        return f"args is a list here: write --set {place}.{index}-" if flag in names else f"args has no {flag}"
-    # the flag and its value are two words
-    apart = bool(equals) and index + 1 < len(words) and "=" not in words[index] and not words[index + 1].startswith("-")
-    new = value if apart else f"{flag}={value}" if equals else flag
-    return f"args is a list here: write --set {shlex.quote(f'{place}.{index + apart}={new}')}"
 
 
 def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:

@@ -66,14 +66,53 @@ def selected() -> str:
     return chosen_env.get() or os.environ.get(VARIABLE, "")
 
 
-def split(data: Mapping[str, Any], root: typed.Place) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
-    """Return a file's values without its environments, and the environments by name.
+def merge(
+    data: Mapping[str, Any],
+    name: str,
+    without: Iterable[FileKey],
+    root: typed.Place,
+    expanded: Callable[[str], str],
+) -> tuple[dict[str, Any], Mapping[FileKey, int], Chosen]:
+    """Return a file's values with one environment merged over them, the line of each value, and the environment.
+
+    Args:
+        data: The file's values.
+        name: The environment to merge; "" for none.
+        without: Entries to leave out, by the paths of their keys.
+        root: The file.
+        expanded: Returns a text with its variables filled in, if they are set.
 
     Raises:
-        ConfigError: They are not mappings, or a name is not valid.
+        ConfigError: The environments are not mappings, or a name is not valid; two environments have the same bucket, function or URL, or
+            one removes what is not there.
+        UsageError: There is no such environment.
     """
-    given = data.get(KEY)
-    place = root.at(KEY)
+    every = _environments(data.get(KEY), root.at(KEY))
+    base = {key: value for key, value in data.items() if key != KEY}
+    if name not in ("", *every):
+        choices = did_you_mean(name, every) if every else "The project file has no `environments`."
+        raise UsageError(f"there is no environment {quoted(name)}, which --env or {VARIABLE} names. {choices}")
+    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[FileKey]]()
+    for one, values in every.items():
+        replaced[one] = []
+        merged[one] = _merged(base, values, (), replaced[one], root.at(KEY).at(one))
+    _refuse_shared(merged, root, expanded)
+    lines, names = root.origins.lines, tuple(every)
+    if not name:
+        return left_out(base, without), lines, Chosen(names=names)
+    own = {path[2:]: line for path, line in lines.items() if path[:2] == (KEY, name)}
+    gone = set(replaced[name])
+    left = {
+        path: line
+        for path, line in lines.items()
+        if path[:1] != (KEY,) and gone.isdisjoint(path[:n] for n in range(1, len(path) + 1))
+    }
+    values = left_out(merged[name], without)
+    return values, left | own, Chosen(name, names, values, frozenset(own))
+
+
+def _environments(given: Any, place: typed.Place) -> dict[str, Mapping[str, Any]]:
+    """Return the environments by name."""
     if not isinstance(given, (dict, type(None))):
         raise place.error(f"{quoted(given)} is {kind_of(given)}; a mapping belongs here")
     found: dict[str, Mapping[str, Any]] = {}
@@ -86,62 +125,16 @@ def split(data: Mapping[str, Any], root: typed.Place) -> tuple[dict[str, Any], d
         if KEY in values:
             raise place.at(key).at(KEY).error("an environment cannot contain environments")
         found[name] = values
-    return {key: value for key, value in data.items() if key != KEY}, found
+    return found
 
 
-def merge(
-    data: dict[str, Any],
-    every: Mapping[str, Mapping[str, Any]],
-    name: str,
-    without: Iterable[FileKey],
-    root: typed.Place,
-    expanded: Callable[[str], str],
-) -> tuple[dict[str, Any], Mapping[FileKey, int], Chosen]:
-    """Return a file's values with one environment merged over them, the line of each value, and the environment.
-
-    Args:
-        data: The file's values without its environments.
-        every: The environments.
-        name: The one to merge; "" for none.
-        without: Entries to leave out, by the paths of their keys.
-        root: The file.
-        expanded: Returns a text with its variables filled in, if they are set.
-
-    Raises:
-        ConfigError: Two environments have the same bucket, function or URL, or one removes what is not there.
-        UsageError: There is no such environment.
-    """
-    if not every and not name:
-        return _left_out(data, without), root.origins.lines, Chosen()
-    if name not in ("", *every):
-        choices = did_you_mean(name, every) if every else "The project file has no `environments`."
-        raise UsageError(f"there is no environment {quoted(name)}, which --env or {VARIABLE} names. {choices}")
-    merged, replaced = dict[str, dict[str, Any]](), dict[str, list[FileKey]]()
-    for one, values in every.items():
-        replaced[one] = []
-        merged[one] = _merged(data, values, (), replaced[one], root.at(KEY).at(one))
-    _refuse_shared(merged, root, expanded)
-    lines, names = root.origins.lines, tuple(every)
-    if not name:
-        return _left_out(data, without), lines, Chosen(names=names)
-    own = {path[2:]: line for path, line in lines.items() if path[:2] == (KEY, name)}
-    gone = set(replaced[name])
-    left = {
-        path: line
-        for path, line in lines.items()
-        if path[:1] != (KEY,) and gone.isdisjoint(path[:n] for n in range(1, len(path) + 1))
-    }
-    values = _left_out(merged[name], without)
-    return values, left | own, Chosen(name, names, values, frozenset(own))
-
-
-def _left_out(data: dict[Any, Any], paths: Iterable[FileKey]) -> dict[Any, Any]:
+def left_out(data: dict[Any, Any], paths: Iterable[FileKey]) -> dict[Any, Any]:
     """Return a file's values without those at the paths, which need not be there."""
     for key, *rest in paths:
         if not rest:
             data = {name: value for name, value in data.items() if name != key}
         elif data.get(key):
-            data = {**data, key: _left_out(data[key], [tuple(rest)])}
+            data = {**data, key: left_out(data[key], [tuple(rest)])}
     return data
 
 
