@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from vertexrig.schema.typed import given
+from vertexrig.schema.typed import Given, given
 
 # A listed host is passed on to the network: with Google's among them a trainer would reach the real service.
 ALLOWED_HOST = (
@@ -18,8 +18,8 @@ AUTO = "auto"
 BUCKET_NAME = (r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "a bucket's name, without gs://, such as cloud-samples-data")
 
 
-@dataclass(frozen=True)
-class LocalImage:
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalImage(Given):
     """A folder that is run in place of a container image on this machine, also where a container engine has the image."""
 
     path: str = given("Folder with the image's code, relative to the project file.")
@@ -30,8 +30,8 @@ class LocalImage:
     )
 
 
-@dataclass(frozen=True)
-class LocalSettings:
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalSettings(Given):
     """How rehearsals run on this machine."""
 
     slots: int | None = given("Replicas that may run at one time; by default one per core, and at least 4.", None)

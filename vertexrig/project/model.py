@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vertexrig.project.local import LocalSettings
 from vertexrig.project.study import Goal, Study
 from vertexrig.project.triggered import Schedule, TriggerSettings
-from vertexrig.schema.typed import Scalar, given
+from vertexrig.schema.typed import Given, Scalar, given
 from vertexrig.spec.api_names import BUCKET, PROJECT, REGION
 
 BUILD = "build"
@@ -27,8 +27,8 @@ PACKAGE_MIB = 200
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ImageBuild:
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageBuild(Given):
     """The image that `vertexrig image` builds from the trainer, used where an image is `build`."""
 
     framework: str = given(
@@ -73,8 +73,8 @@ class ImageBuild:
     )
 
 
-@dataclass(frozen=True)
-class Trainer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trainer(Given):
     """The training code that the jobs run."""
 
     path: str = given(
@@ -102,16 +102,16 @@ class Trainer:
     )
 
 
-@dataclass(frozen=True)
-class Container:
+@dataclass(frozen=True, eq=False, repr=False)
+class Container(Given):
     """A custom container to run instead of the trainer package (containerSpec)."""
 
     image_uri: str = given("Image URI, usually in Artifact Registry.")
     command: tuple[str, ...] = given("Replaces the image's ENTRYPOINT; then its CMD is ignored too.", ())
 
 
-@dataclass(frozen=True)
-class ReservationAffinity:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReservationAffinity(Given):
     """Which Compute Engine reservation a machine uses."""
 
     reservation_affinity_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = given(
@@ -121,8 +121,8 @@ class ReservationAffinity:
     values: tuple[str, ...] = given("projects/P/zones/Z/reservations/NAME for SPECIFIC_RESERVATION.", ())
 
 
-@dataclass(frozen=True)
-class NfsMount:
+@dataclass(frozen=True, eq=False, repr=False)
+class NfsMount(Given):
     """A network file share mounted under /mnt/nfs/."""
 
     server: str = given("IP address of the NFS server.")
@@ -130,8 +130,8 @@ class NfsMount:
     mount_point: str = given("Directory name under /mnt/nfs/.")
 
 
-@dataclass(frozen=True)
-class DnsPeeringConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class DnsPeeringConfig(Given):
     """A domain resolved in another network."""
 
     domain: str = given("DNS name suffix, with a dot at its end.")
@@ -139,16 +139,16 @@ class DnsPeeringConfig:
     target_network: str = given("Name of that network.")
 
 
-@dataclass(frozen=True)
-class PscInterfaceConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class PscInterfaceConfig(Given):
     """Private Service Connect: how replicas reach your network."""
 
     network_attachment: str = given("Name or full resource name of the network attachment.")
     dns_peering_configs: tuple[DnsPeeringConfig, ...] = given("Domains to resolve in your network.", ())
 
 
-@dataclass(frozen=True)
-class MachineSettings:
+@dataclass(frozen=True, eq=False, repr=False)
+class MachineSettings(Given):
     """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator from the job."""
 
     machine_type: str | None = given("Machine type, such as n1-standard-8.", None)
@@ -165,7 +165,7 @@ class MachineSettings:
     env: Mapping[str, Scalar] = given("Environment variables of the replicas.", factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Role(MachineSettings):
     """A worker pool other than the chief's. What it leaves out it inherits from the job, but for its count of replicas and the
     accelerator of `ps`; a Reduction Server inherits nothing.
@@ -174,7 +174,7 @@ class Role(MachineSettings):
     args: Args | None = given("Arguments of this worker pool's replicas, in place of the job's.", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Job(MachineSettings):
     """A CustomJob: a topology plus machines, image, args, scheduling."""
 
@@ -238,8 +238,8 @@ class Job(MachineSettings):
     )
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep(Given):
     """A HyperparameterTuningJob over a job."""
 
     job: str = given("The job each trial runs.")
@@ -285,8 +285,8 @@ class Sweep:
     )
 
 
-@dataclass(frozen=True)
-class CheckSettings:
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckSettings(Given):
     """Which rules and files `vertexrig check` reports; `render`, `submit` and the trigger report every rule."""
 
     select: tuple[str, ...] = given("Rules to report, by id or pattern such as image-*; by default all.", ())
@@ -295,8 +295,8 @@ class CheckSettings:
     baseline: str = given("File of known findings, written by `check --write-baseline`.", "")
 
 
-@dataclass(frozen=True)
-class Project:
+@dataclass(frozen=True, eq=False, repr=False)
+class Project(Given):
     """The whole project file."""
 
     project: str = given("Google Cloud project id.", pattern=PROJECT)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from vertexrig.schema.typed import given
+from vertexrig.schema.typed import Given, given
 
 Goal = Literal["MAXIMIZE", "MINIMIZE"]
 
 
-@dataclass(frozen=True)
-class SafetyConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class SafetyConfig(Given):
     """A metric that must stay on the safe side of a threshold."""
 
     safety_threshold: float = given("The threshold.")
@@ -21,53 +21,53 @@ class SafetyConfig:
 ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
 
-@dataclass(frozen=True)
-class MetricSettings:
+@dataclass(frozen=True, eq=False, repr=False)
+class MetricSettings(Given):
     """A metric with more than a goal."""
 
     goal: Goal = given("MAXIMIZE or MINIMIZE.")
     safety_config: SafetyConfig | None = given("Makes it a safety metric.", None)
 
 
-@dataclass(frozen=True)
-class DoubleRange:
+@dataclass(frozen=True, eq=False, repr=False)
+class DoubleRange(Given):
     """A continuous range, both ends included."""
 
     min_value: float = given("Smallest value.")
     max_value: float = given("Largest value.")
 
 
-@dataclass(frozen=True)
-class IntegerRange:
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerRange(Given):
     """A range of whole numbers, both ends included."""
 
     min_value: int = given("Smallest value.")
     max_value: int = given("Largest value.")
 
 
-@dataclass(frozen=True)
-class NumberValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberValues(Given):
     """Numbers, in increasing order."""
 
     values: tuple[float, ...] = given("The values.")
 
 
-@dataclass(frozen=True)
-class IntegerValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerValues(Given):
     """Whole numbers."""
 
     values: tuple[int, ...] = given("The values.")
 
 
-@dataclass(frozen=True)
-class TextValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class TextValues(Given):
     """Texts."""
 
     values: tuple[str, ...] = given("The values.")
 
 
-@dataclass(frozen=True)
-class StudyParameter:
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyParameter(Given):
     """A parameter of a study; exactly one of the four value specs is given."""
 
     double_value_spec: DoubleRange | None = given("A continuous range.", None)
@@ -80,15 +80,15 @@ class StudyParameter:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParameterSpec(StudyParameter):
     """A parameter that carries its own id, inside conditional_parameter_specs."""
 
     parameter_id: str = given("Its name; the trainer gets --NAME=value.", "")
 
 
-@dataclass(frozen=True)
-class ConditionalParameter:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalParameter(Given):
     """A child parameter and the parent's values it exists for; exactly one of the three conditions is given."""
 
     parameter_spec: ParameterSpec = given("The child.")
@@ -97,15 +97,15 @@ class ConditionalParameter:
     parent_categorical_values: TextValues | None = given("Values of a categorical parent.", None)
 
 
-@dataclass(frozen=True)
-class ElapsedDuration:
+@dataclass(frozen=True, eq=False, repr=False)
+class ElapsedDuration(Given):
     """Automated stopping by median or decay curve."""
 
     use_elapsed_duration: bool | None = given("Compare trials by time instead of by step.", None)
 
 
-@dataclass(frozen=True)
-class ConvexStopping:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConvexStopping(Given):
     """Automated stopping by a convex model of the curve."""
 
     max_step_count: int | None = given("Steps at which a trial is complete.", None)
@@ -116,16 +116,16 @@ class ConvexStopping:
     update_all_stopped_trials: bool | None = given("Also update trials already stopped.", None)
 
 
-@dataclass(frozen=True)
-class TimeConstraint:
+@dataclass(frozen=True, eq=False, repr=False)
+class TimeConstraint(Given):
     """A duration or an end time."""
 
     max_duration: str | None = given("Duration such as 3600s.", None, unit="s")
     end_time: str | None = given("Time such as 2026-12-31T00:00:00Z.", None)
 
 
-@dataclass(frozen=True)
-class StudyStopping:
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyStopping(Given):
     """When the whole study ends before max_trial_count."""
 
     should_stop_asap: bool | None = given("Stop running trials as well.", None)
@@ -137,8 +137,8 @@ class StudyStopping:
     max_duration_no_progress: str | None = given("Stop after so long without a better one.", None, unit="s")
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, eq=False, repr=False)
+class Study(Given):
     """What a sweep searches for and where (StudySpec)."""
 
     metrics: Mapping[str, Goal | MetricSettings] = given("Metric ids and their goal: {accuracy: MAXIMIZE}.")

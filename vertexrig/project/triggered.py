@@ -8,7 +8,7 @@ from typing import Any, Literal, Union
 
 from vertexrig.errors import did_you_mean
 from vertexrig.project.study import Goal
-from vertexrig.schema.typed import Scalar, given
+from vertexrig.schema.typed import Given, Scalar, given
 from vertexrig.spec.api_names import BUCKET, NAME
 
 ALIAS = (
@@ -20,8 +20,8 @@ STEP_LABEL = "vertexrig_step_of"
 """Label of a step's job and model. Its value is the claim of the run that the step belongs to."""
 
 
-@dataclass(frozen=True)
-class PromoteStep:
+@dataclass(frozen=True, eq=False, repr=False)
+class PromoteStep(Given):
     """Train the best trial of the sweep in full, as `vertexrig promote` does."""
 
     name: str | None = given("Name of the job; by default SWEEP-best.", None, pattern=NAME)
@@ -37,8 +37,8 @@ class PromoteStep:
     )
 
 
-@dataclass(frozen=True)
-class EvaluateStep:
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluateStep(Given):
     """Run a job of the project that measures the registered model and the new one on the same data; `register` compares the results.
 
     The job writes `summary.json` into AIP_MODEL_DIR: under `champion` and `challenger` the metrics of each.
@@ -54,8 +54,8 @@ class EvaluateStep:
     )
 
 
-@dataclass(frozen=True)
-class RegisterStep:
+@dataclass(frozen=True, eq=False, repr=False)
+class RegisterStep(Given):
     """Register the trained model as a version in the Model Registry if it is better, as `vertexrig register` does."""
 
     display_name: str | None = given("The model's display name; by default the sweep's, or the job's.", None)
@@ -77,8 +77,8 @@ class RegisterStep:
     )
 
 
-@dataclass(frozen=True)
-class EventSource:
+@dataclass(frozen=True, eq=False, repr=False)
+class EventSource(Given):
     """What starts a run without a request: messages of a Pub/Sub topic, or finished objects of a bucket."""
 
     topic: str | None = given("Topic whose messages hold requests.", None)
@@ -92,8 +92,8 @@ class EventSource:
 Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "better", "waiting", "overdue", "late"]
 
 
-@dataclass(frozen=True)
-class Notify:
+@dataclass(frozen=True, eq=False, repr=False)
+class Notify(Given):
     """Where to send the results of runs: a topic or a webhook. Each message is sent at least once; repeats have the same id."""
 
     when: tuple[Occasion, ...] = given(
@@ -114,8 +114,8 @@ class Notify:
     )
 
 
-@dataclass(frozen=True)
-class StepOptions:
+@dataclass(frozen=True, eq=False, repr=False)
+class StepOptions(Given):
     """A step with options: exactly one of the keys."""
 
     promote: PromoteStep | None = given("Train the best trial in full.", None)
@@ -197,8 +197,8 @@ def wrong(
     return None
 
 
-@dataclass(frozen=True)
-class RetryConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class RetryConfig(Given):
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = given("Retries, 0 to 5.", 3)
@@ -208,8 +208,8 @@ class RetryConfig:
     max_retry_duration: str | None = given("Give up after this long; no limit if not given.", None, unit="s")
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule(Given):
     """A cron line that runs a job or a sweep through the trigger."""
 
     run: str = given("The job or sweep.")
@@ -276,8 +276,8 @@ class Schedule:
         return self.grace is not None or self.deadline is not None
 
 
-@dataclass(frozen=True)
-class Bound:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(Given):
     """The values that a caller of the trigger may set."""
 
     min: float | None = given("Smallest number.", None)
@@ -286,8 +286,8 @@ class Bound:
     pattern: str | None = given("Regular expression that the whole text must match.", None)
 
 
-@dataclass(frozen=True)
-class RunLimits:
+@dataclass(frozen=True, eq=False, repr=False)
+class RunLimits(Given):
     """What a caller of the trigger may start."""
 
     usd_per_run: float | None = given("Most US dollars that one run may cost, as estimated.", None)
@@ -297,7 +297,7 @@ class RunLimits:
     live_jobs: int | None = given("Most jobs that run or wait at the same time.", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Budget(RunLimits):
     """Limits on what the trigger starts per run and per day."""
 
@@ -306,8 +306,8 @@ class Budget(RunLimits):
     )
 
 
-@dataclass(frozen=True)
-class Caller:
+@dataclass(frozen=True, eq=False, repr=False)
+class Caller(Given):
     """What callers with a matching e-mail address may do."""
 
     runs: tuple[str, ...] = given(
@@ -323,8 +323,8 @@ class Caller:
     )
 
 
-@dataclass(frozen=True)
-class TriggerSettings:
+@dataclass(frozen=True, eq=False, repr=False)
+class TriggerSettings(Given):
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = given("Name of the function.", "vertexrig", pattern=NAME)
