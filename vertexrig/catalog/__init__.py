@@ -83,20 +83,18 @@ class Catalog:
     def _titles(self) -> Mapping[str, str]:
         return {key: f"{key}: {row['title']}" for key, row in self._raw("sources").items()}
 
-    def _cited(self, table: str) -> dict[str, Raw]:
-        """Return raw rows with the text that people see in place of the keys of their sources."""
-        return {name: {**row, "source": self._text_of(row["source"])} for name, row in self._raw(table).items()}
-
-    def _text_of(self, source: str) -> str:
+    def _cited(self, row: Raw) -> Raw:
+        """Return a row with the text that people see in place of the keys of its sources."""
+        source: str = row["source"]
         keys = source.split()
         # a text that is not made of known keys (an overlay's own) is left as it is
         whole = all(key in self._titles for key in keys)
-        return "; ".join(self._titles[key] for key in keys) if whole else source
+        return {**row, "source": "; ".join(self._titles[key] for key in keys)} if whole else row
 
     @cached_property
     def machines(self) -> Mapping[str, Machine]:
         """Machine types for training, by name."""
-        return {name: rows.machine(row) for name, row in self._cited("machines").items()}
+        return {name: rows.machine(row) for name, row in self._raw("machines").items()}
 
     @cached_property
     def _others(self) -> list[Raw]:
@@ -122,7 +120,7 @@ class Catalog:
             for name in (machine.tpu,) if machine.tpu else machine.accelerators:
                 carriers.setdefault(name, []).append(machine.name)
         found = {}
-        for name, row in self._cited("accelerators").items():
+        for name, row in self._raw("accelerators").items():
             quota, machines = self.quota(name), tuple(carriers.get(name, ()))
             drawn = {"quota": quota.metric if quota else None, "quota_key": quota.key if quota else None}
             found[name] = Accelerator(**{**row, **drawn, "machines": machines})
@@ -131,30 +129,30 @@ class Catalog:
     @cached_property
     def regions(self) -> Mapping[str, Region]:
         """Regions, by name."""
-        return {name: rows.region(row) for name, row in self._cited("regions").items()}
+        return {name: rows.region(row) for name, row in self._raw("regions").items()}
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
         """Prebuilt images, newest first within a framework."""
-        return tuple(Image(**row) for row in self._cited("images").values())
+        return tuple(Image(**row) for row in self._raw("images").values())
 
     @cached_property
     def prices(self) -> Mapping[str, Price]:
         """Prices, by item."""
         factor = self.limits.number("price.factor")
-        return {item: rows.price(row, factor) for item, row in self._cited("prices").items()}
+        return {item: rows.price(self._cited(row), factor) for item, row in self._raw("prices").items()}
 
     @cached_property
     def quotas(self) -> Mapping[str, Quota]:
         """Quotas, by key."""
         return {
-            key: Quota(**{**row, "applies_to": tuple(row["applies_to"])}) for key, row in self._cited("quotas").items()
+            key: Quota(**{**row, "applies_to": tuple(row["applies_to"])}) for key, row in self._raw("quotas").items()
         }
 
     @cached_property
     def limits(self) -> Limits:
         """Limits and defaults, by key."""
-        return Limits({key: Limit(**row) for key, row in self._cited("limits").items()})
+        return Limits({key: Limit(**row) for key, row in self._raw("limits").items()})
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
@@ -311,7 +309,8 @@ class Catalog:
         if table not in KEYS:
             raise UsageError(f"{table!r} is not a table of the catalog. {did_you_mean(table, KEYS)}")
         found = getattr(self, table)
-        return [_plain(row) for row in (found.values() if isinstance(found, Mapping) else found)]
+        plain = [_plain(row) for row in (found.values() if isinstance(found, Mapping) else found)]
+        return plain if table == "sources" else [self._cited(row) for row in plain]
 
 
 def _plain(value: Any) -> Any:
