@@ -152,7 +152,7 @@ def _watcher(name: str, quiet: bool) -> Watcher:
 def _next_steps(prepared: Prepared, project_file: Path | None, done: Rehearsal) -> None:
     """Write the job's YAML, without this run's output folder, and print the commands to type next."""
     name, path = prepared.view.name, prepared.yaml_file
-    write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
+    write_text(path, prepared.text, below=prepared.workspace.loaded.folder)
     if any(trial["note"] == "best" for trial in done.trials):
         streams.note(f"to show its best trial:\n{next_commands.in_project(project_file, 'best', name, '--local')}")
         streams.note(

@@ -193,7 +193,7 @@ def test_renders_and_checks_without_errors(example: str, name: str) -> None:
 @pytest.mark.parametrize(("example", "name"), sorted(POOLS))
 def test_machines(example: str, name: str) -> None:
     """The pools of each job are the walk-through's, in machines, accelerators and replicas."""
-    pools = yaml.safe_load(prepared(example, name).rendered.text)["workerPoolSpecs"]
+    pools = yaml.safe_load(prepared(example, name).text)["workerPoolSpecs"]
     found = [
         (
             pool["machineSpec"]["machineType"],
@@ -236,7 +236,7 @@ def space(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("example", "name"), sorted(STUDIES))
 def test_studies(example: str, name: str) -> None:
     """Trials, parallelism, algorithm, metric and parameters of each sweep are the walk-through's."""
-    sweep = yaml.safe_load(prepared(example, name).rendered.text)
+    sweep = yaml.safe_load(prepared(example, name).text)
     study = sweep["studySpec"]
     found = {spec["parameterId"]: space(spec) for spec in study["parameters"]}
     numbers = (sweep["maxTrialCount"], sweep["parallelTrialCount"], study.get("algorithm", ""), found)
@@ -258,10 +258,8 @@ def test_practical_vision_has_early_stopping_schedules_and_a_trigger() -> None:
     """The flowers' study stops trials early and bears the book's name; its schedules run what there is, within the rules."""
     project = workspace(S5).loaded.project
     sweep = prepared(S5, "flowers-hp")
-    assert yaml.safe_load(sweep.rendered.text)["studySpec"]["medianAutomatedStoppingSpec"] == {
-        "useElapsedDuration": False
-    }
-    assert sweep.rendered.view.display_name == "FlowersHpTuningJob"
+    assert yaml.safe_load(sweep.text)["studySpec"]["medianAutomatedStoppingSpec"] == {"useElapsedDuration": False}
+    assert sweep.view.display_name == "FlowersHpTuningJob"
     assert {name: schedule.run for name, schedule in project.schedules.items()} == {
         "nightly": "two-gpus",
         "monthly-sweep": "flowers-hp",
@@ -335,7 +333,7 @@ def copied(example: str, name: str, place: Path) -> Path:
     shutil.copytree(EXAMPLES / example, folder, ignore=shutil.ignore_patterns("build", ".vertexrig", "__pycache__"))
     shutil.copy(EXAMPLES / "sdk.py", folder.parent)
     (folder / "build/jobs").mkdir(parents=True)
-    (folder / "build/jobs" / f"{name}.yaml").write_text(prepared(example, name).rendered.text)
+    (folder / "build/jobs" / f"{name}.yaml").write_text(prepared(example, name).text)
     return folder
 
 
@@ -390,7 +388,7 @@ def test_launch_sends_the_rendered_sweep(
     """HyperparameterTuningJob.run() of the real SDK creates the very study and job that was rendered."""
     with recording() as (url, sent):
         printed = launch(copied(example, name, tmp_path), url, *args)
-    rendered = yaml.safe_load(prepared(example, name).rendered.text)
+    rendered = yaml.safe_load(prepared(example, name).text)
     (kind, body), *more = sent
     assert (kind, more) == ("hyperparameterTuningJobs", [])
     assert message("HyperparameterTuningJob", body) == message(
@@ -414,7 +412,7 @@ def test_launch_sends_the_rendered_job(
     """CustomJob.run() of the real SDK creates the very job that was rendered."""
     with recording() as (url, sent):
         launch(copied(example, name, tmp_path), url, *args)
-    spec = yaml.safe_load(prepared(example, name).rendered.text)
+    spec = yaml.safe_load(prepared(example, name).text)
     (kind, body), *more = sent
     assert (kind, more) == ("customJobs", [])
     assert message("CustomJob", body) == message("CustomJob", {"displayName": name, "jobSpec": spec})
@@ -425,7 +423,7 @@ def test_launch_trains_on_two_replicas(launch: Launch, tmp_path: Path) -> None:
     name = "my-custom-training-job"
     with recording() as (url, sent):
         launch(copied(S2, name, tmp_path), url, "train")
-    spec = yaml.safe_load(prepared(S2, name).rendered.text)
+    spec = yaml.safe_load(prepared(S2, name).text)
     for pool in spec["workerPoolSpecs"]:
         pool["diskSpec"] = {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
     (kind, body), *more = sent

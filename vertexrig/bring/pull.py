@@ -191,7 +191,7 @@ def pulled(job: Wanted, name: str, text: str, file: Path) -> Pulled:
         sweep, jobs = _sweep(job, name, trial), replace(jobs, name=trial)
     entries: tuple[Entry, ...] = (jobs,) if sweep is None else (jobs, sweep)
     rendered = _rendered(before, entries, file, name)
-    extra = _overlay(_read(rendered), job.document.data)
+    extra = _overlay(rendered.document.data, job.document.data)
     if extra:
         entries = tuple(_with_spec(entry, extra) for entry in entries)
         rendered = _rendered(before, entries, file, name)
@@ -393,10 +393,6 @@ def _rendered(text: str, entries: Sequence[Entry], file: Path, name: str) -> Ren
     return Workspace(loaded).renderer.render(name)
 
 
-def _read(rendered: Rendered) -> dict[str, Any]:
-    return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False).data
-
-
 def _overlay(base: Any, want: Any) -> Any:
     """Return what `render.merge` turns `base` into `want` with."""
     if isinstance(base, Mapping) and isinstance(want, Mapping):
@@ -425,8 +421,8 @@ def _with_spec(entry: Entry, extra: Mapping[str, Any]) -> Entry:
 
 def _must_be_equal(rendered: Rendered, job: Wanted) -> None:
     """Raise UsageError if the entries render to another job than the wanted one."""
-    view, data = rendered.view, _read(rendered)
-    found = _paths(data, job.document.data, "")
+    view = rendered.view
+    found = _paths(rendered.document.data, job.document.data, "")
     if job.display_name and view.display_name != job.display_name:
         found.append(DISPLAY)
     found += [f"{LABELS}.{key}" for key, value in job.labels.items() if view.labels.get(key) != value]

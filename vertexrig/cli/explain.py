@@ -50,7 +50,7 @@ def command(
     else:
         rendered = workspace.renderer.render(target)
         topology = rendered.view.topology
-        document = workspace.read(rendered)
+        document = rendered.document
     here = region or workspace.loaded.project.region
     found = explain.explain(
         document, workspace.catalog, region=here, name="stdin" if target == "-" else target, topology=topology

@@ -84,7 +84,7 @@ def command(
     for one in prepared:
         path = None if output_file == STDOUT else _write(one, output_file)
         if path is None and format_ == "text":  # as JSON, the row has the YAML
-            say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
+            say(one.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
             ready.append((one, path))
         rows.append(_row(one, path))
@@ -112,7 +112,7 @@ def command(
 def _write(one: Prepared, output_file: Path | None) -> Path:
     """Write the YAML to `output_file`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
     path = output_file or one.yaml_file
-    write_text(path, one.rendered.text, below=None if output_file else one.workspace.loaded.folder)
+    write_text(path, one.text, below=None if output_file else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
     folder = one.document.output_folder
     shared = one.view.takes_run_id and not one.view.run_id
@@ -129,7 +129,7 @@ def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
         "kind": one.document.kind,
         "path": None if path is None else str(path),
         "command": None if path is None or not one.ok else creation.create_command(one, path),
-        "yaml": one.rendered.text if path is None else None,
+        "yaml": one.text if path is None else None,
     }
 
 

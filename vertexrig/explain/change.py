@@ -105,7 +105,7 @@ def _side(workspace: Workspace, name: str) -> Side:
     )
     findings = tuple(folded(prepared.findings))
     return Side(
-        prepared.rendered.text,
+        prepared.text,
         len(found.replicas),
         quota,
         price.usd_at_most,

@@ -148,9 +148,7 @@ def render(project: str | Path, name: str, *, set: Sequence[str] = ()) -> Render
     """
     workspace = Workspace(config.load(Path(project), overrides=set, target=name))
     prepared = workspace.prepare(name)
-    return RenderedJob(
-        name, prepared.rendered.text, prepared.document.data, Findings(prepared.findings, workspace.loaded.texts)
-    )
+    return RenderedJob(name, prepared.text, prepared.document.data, Findings(prepared.findings, workspace.loaded.texts))
 
 
 def rehearse(project: str | Path, name: str, *, set: Sequence[str] = (), trials: int | None = None) -> Rehearsal:

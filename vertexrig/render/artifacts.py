@@ -46,19 +46,20 @@ class Artifacts:
             ConfigError: There is no bucket, or no trainer.
             PackageError: The trainer cannot be read as a package.
         """
-        if tf_version not in self._packages:
-            found = self._uploaded.package(tf_version) if self._uploaded else self._local_package(tf_version)
-            self._packages[tf_version] = found
-        return self._packages[tf_version]
-
-    def _local_package(self, tf_version: str | None) -> str:
-        from vertexrig.package.sources import identity_of
-
+        if tf_version in self._packages:
+            return self._packages[tf_version]
         project = self.loaded.project
-        if not project.bucket:
+        if self._uploaded:
+            uri = self._uploaded.package(tf_version)
+        elif not project.bucket:
             raise self.loaded.error_at("bucket is needed: the trainer's package is uploaded there")
-        identity = identity_of(self.sources(tf_version), project.trainer.package_mib)
-        return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+        else:
+            from vertexrig.package.sources import identity_of
+
+            identity = identity_of(self.sources(tf_version), project.trainer.package_mib)
+            uri = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+        self._packages[tf_version] = uri
+        return uri
 
     def sources(self, tf_version: str | None) -> Sources:
         """Return what of the trainer's folder goes into its package for a TensorFlow version; errors as of `package`."""

@@ -6,11 +6,12 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertexrig import yamltext
+from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model, run_ids
@@ -37,6 +38,12 @@ class Rendered:
 
     view: resolve.View
     text: str
+
+    @cached_property
+    def document(self) -> spec.Document:
+        """The YAML as the strict reading takes it; its findings have lines of the YAML."""
+        # this text has no placeholders left to fill in, so `${X}` in it is a value
+        return spec.parse(self.text, kind=self.view.kind, for_gcloud=False)
 
 
 class Renderer:
@@ -113,7 +120,25 @@ class Renderer:
         return self._rendered(replace(view, job=replace(view.job, base_output_directory=folder), run_id=run_id))
 
     def _rendered(self, view: resolve.View) -> Rendered:
-        text = self._template_text(view)
+        project = self.loaded.project
+        # what templates may name
+        names = {
+            "name": view.name,
+            "project": project.project,
+            "region": project.region,
+            "bucket": project.bucket,
+            "job": view.job,
+            "sweep": view.sweep,
+            "study": view.study,
+            **view.pools,
+        }
+        try:
+            text = self.templates.render(f"{view.topology}{TEMPLATE_SUFFIX}", names)
+        except RefusedByTemplateError as refusal:
+            raise self.loaded.error_at(str(refusal), *view.entry_path) from None
+        kind = "job" if view.sweep is None else "sweep"
+        heading = f"# vertexrig: {kind} {view.name}, topology {view.topology}"
+        text = "\n".join((heading, *_without_nulls(text.splitlines()))) + "\n"
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
         return Rendered(view, text)
@@ -125,16 +150,6 @@ class Renderer:
             raise self.loaded.error_at(
                 f"there is no template {topology!r}. {did_you_mean(topology, names)}", *path, "topology"
             )
-
-    def _template_text(self, view: resolve.View) -> str:
-        template = f"{view.topology}{TEMPLATE_SUFFIX}"
-        try:
-            text = self.templates.render(template, _names_for_templates(view, self.loaded))
-        except RefusedByTemplateError as refusal:
-            raise self.loaded.error_at(str(refusal), *view.entry_path) from None
-        body = "\n".join(_without_nulls(text.splitlines()))
-        kind = "job" if view.sweep is None else "sweep"
-        return f"# vertexrig: {kind} {view.name}, topology {view.topology}\n{body}\n"
 
     def _check_roles(self, view: resolve.View) -> None:
         """Refuse a role that the project file gives and the template never looks at."""
@@ -175,20 +190,6 @@ def built_in_templates() -> Path:
     if found is None or found.origin is None:
         return Path(__file__).resolve().parents[2] / "templates"
     return Path(found.origin).parent
-
-
-def _names_for_templates(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
-    """Return what templates may name."""
-    return {
-        "name": view.name,
-        "project": loaded.project.project,
-        "region": loaded.project.region,
-        "bucket": loaded.project.bucket,
-        "job": view.job,
-        "sweep": view.sweep,
-        "study": view.study,
-        **view.pools,
-    }
 
 
 def _without_nulls(lines: Sequence[str]) -> list[str]:

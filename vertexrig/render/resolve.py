@@ -170,8 +170,14 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     job = project.jobs[job_name]
     args, arg_keys = job.args, _keys_of(job.args, ("jobs", job_name, "args"))
     errors = Errors()
-    with errors:
-        _check_chief(loaded, job_name, job)
+    if job.replica_count not in (None, 1):
+        errors.keep(
+            loaded.error_at(
+                f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
+                f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
+                *("jobs", job_name, "replica_count"),
+            )
+        )
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
@@ -197,15 +203,6 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
         study=_study(sweep.study) if sweep and sweep.study else None,
         takes_run_id=takes_run_id,
     )
-
-
-def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
-    if job.replica_count not in (None, 1):
-        raise loaded.error_at(
-            f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
-            f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
-            *("jobs", name, "replica_count"),
-        )
 
 
 def _sweep_args(
@@ -284,15 +281,10 @@ class _Resolver:
         found: dict[str, PoolView | None] = {}
         errors = Errors()
         for role in ROLES:
-            settings = self.settings(role)
+            settings = self.job if role == "chief" else getattr(self.job, role)
             with errors:
                 found[role] = None if settings is None else self.pool(role, settings)
         errors.raise_all()
-        return found
-
-    def settings(self, role: str) -> model.Job | model.Role | None:
-        """Return the settings of a role before anything is inherited: those of the job for the chief; None for a role that is not given."""
-        found: model.Job | model.Role | None = self.job if role == "chief" else getattr(self.job, role)
         return found
 
     def pool(self, role: str, settings: model.Job | model.Role) -> PoolView:
@@ -378,18 +370,15 @@ class _Resolver:
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
             return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT_PATHS), version)
-        return self.catalog_image(role, name, self.image_kind(filled))
-
-    def catalog_image(self, role: str, name: str, kind: str) -> _PoolImage:
-        """Return Google's image for a short name such as tf-2.17, or for `prebuilt`."""
-        if name == model.PREBUILT:
-            found = self.catalog.newest_image(self.artifacts.framework, kind)
-        else:
-            found = self.catalog.find_short(name, kind)
-        if found is None:
+        # `prebuilt`, or a short name such as tf-2.17
+        kind, newest = self.image_kind(filled), name == model.PREBUILT
+        known = (
+            self.catalog.newest_image(self.artifacts.framework, kind) if newest else self.catalog.find_short(name, kind)
+        )
+        if known is None:
             raise self.no_image_error(role, name, kind)
-        version = found.version if found.framework == "tf" else None
-        return _PoolImage(found.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
+        version = known.version if known.framework == "tf" else None
+        return _PoolImage(known.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
 
     def no_image_error(self, role: str, name: str, kind: str) -> ConfigError:
         """Return the error for a short name, or for `prebuilt`, of which the catalog has no image of this kind."""
@@ -408,7 +397,7 @@ class _Resolver:
             choices = "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
         path: FileKey = ("jobs", self.job_name, "image") if self.job.image else ("trainer", "image")
         where = ""
-        if role != "chief" and getattr(self.settings(role), "image", None):
+        if role != "chief" and getattr(self.job, role).image:
             path, where = ("jobs", self.job_name, role, "image"), f" ({role})"
         return self.loaded.error_at(
             f"job {self.job_name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path

@@ -23,7 +23,7 @@ from vertexrig.finding import Finding, Severity
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
 from vertexrig.render.artifacts import Uploaded
-from vertexrig.render.renderer import Rendered, Renderer
+from vertexrig.render.renderer import Renderer
 from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
@@ -43,7 +43,8 @@ class Prepared:
     """A job or sweep rendered, read back strictly, and checked.
 
     Args:
-        rendered: The YAML.
+        view: The job or sweep with everything filled in, as the templates saw it.
+        text: The YAML.
         document: The YAML as the strict reading takes it.
         yaml_findings: What the checks found, with lines of the rendered YAML.
         workspace: The project it comes from.
@@ -51,17 +52,13 @@ class Prepared:
         first: For a candidate from 2 on, the job or sweep without changes.
     """
 
-    rendered: Rendered
+    view: View
+    text: str
     document: spec.Document
     yaml_findings: list[Finding]
     workspace: Workspace = field(repr=False)
     candidate: int = 1
     first: Prepared | None = field(default=None, repr=False)
-
-    @property
-    def view(self) -> View:
-        """The job or sweep with everything filled in, as the templates saw it."""
-        return self.rendered.view
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -70,10 +67,10 @@ class Prepared:
         A candidate leaves out the findings that the unchanged job has too.
         """
         if self.first is None:
-            return self.workspace.in_project_file(self.yaml_findings, self.rendered, self.document)
+            return self.workspace.in_project_file(self.yaml_findings, self.view, self.document)
         known = {(one.id, one.path, one.message) for one in self.first.yaml_findings}
         own = [one for one in self.yaml_findings if (one.id, one.path, one.message) not in known]
-        found = self.workspace.in_project_file(own, self.rendered, self.document)
+        found = self.workspace.in_project_file(own, self.view, self.document)
         # no edits: they would change the job itself, which may be correct
         return [replace(one, message=f"candidate {self.candidate}: {one.message}", edits=()) for one in found]
 
@@ -106,7 +103,7 @@ class Prepared:
         if not self.view.takes_run_id:
             return self
         rendered = self.workspace.renderer.in_run(self.view, run_id)
-        return replace(self, rendered=rendered, document=self.workspace.read(rendered))
+        return replace(self, view=rendered.view, text=rendered.text, document=rendered.document)
 
 
 class _FoundTrainer(NamedTuple):
@@ -201,18 +198,16 @@ class Workspace:
     def prepare(self, name: str, *, check: bool = True) -> Prepared:
         """Return a job or sweep of the project, rendered and, unless `check` is false, checked."""
         rendered = self.renderer.render(name)
-        document = self.read(rendered)
-        if not check:
-            return Prepared(rendered, document, [], self)
-        found = checks.check(document, self.context(document, rendered.view), self.silenced(name))
-        if IGNORE_MARK in self.loaded.text:
+        view, document = rendered.view, rendered.document
+        found = checks.check(document, self.context(document, view), self.silenced(name)) if check else []
+        if found and IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
             # a comment ignores findings on its own line of the project file, so the findings need the lines of that file
-            shown = self.in_project_file(found, rendered, document)
+            shown = self.in_project_file(found, view, document)
             by_comment = comments.ignored(shown, self.loaded.text)
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
-        return Prepared(rendered, document, found, self)
+        return Prepared(view, rendered.text, document, found, self)
 
     def _fits(self, view: View | None, document: spec.Document) -> Iterator[tuple[str, Fit]]:
         """Yield (program path, `Fit`) for each package of the trainer that a pool installs: how its requirements fit the pool's image."""
@@ -228,11 +223,6 @@ class Workspace:
                 named = self._named_trainer
                 sources = gather(named, tf_version) if named else self.renderer.artifacts.sources(tf_version)
                 yield pool.program_path, fit(sources, trainer, tf_version)
-
-    def read(self, rendered: Rendered) -> spec.Document:
-        """Return the rendered YAML, read strictly; its findings have lines of the YAML."""
-        # this text has no placeholders left to fill in, so `${X}` in it is a value
-        return spec.parse(rendered.text, kind=rendered.view.kind, for_gcloud=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the trainer of `--trainer`, otherwise the project's, with `module` as its entry; None if its folder is not there."""
@@ -252,7 +242,7 @@ class Workspace:
         Args:
             view: The job or sweep of the project that the document was rendered from; None for a file from elsewhere.
         """
-        built = _built_images(self.loaded, document)
+        built = _built_images(self.loaded, document) if BUILD in self.loaded.project.image_names else {}
         found = self._find_trainer(document, built)
         flags: dict[str, Any] = {}
         if view is not None:
@@ -349,16 +339,15 @@ class Workspace:
         sets = {**variables.assigned(for_paste=for_paste), **(environ or {})}
         return command_line(*words, *self.loaded.words, program=self._program, environ=sets)
 
-    def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
+    def in_project_file(self, found: list[Finding], view: View, document: spec.Document) -> list[Finding]:
         """Return findings that point at the project file: its line or the override, and fixes written with its keys."""
         # imported here: the trigger shows no lines
         from vertexrig.workspace.source_keys import SourceKeys, in_keys
 
-        view = rendered.view
         finder = SourceKeys(self.loaded, view, document)
         args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
-
-        def in_file(finding: Finding) -> Finding:
+        shown = []
+        for finding in found:
             key, edits = finder.find(finding.path), tuple(map(finder.edit, finding.edits))
             if finding.id in _PROJECT_KEYS:  # its value is not in the spec, where `finder` looks
                 key = _PROJECT_KEYS[finding.id]
@@ -367,9 +356,8 @@ class Workspace:
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
-            return replace(finding, file=str(self.loaded.file), line=line, given=given, fix=fix, edits=edits)
-
-        return [in_file(finding) for finding in found]
+            shown.append(replace(finding, file=str(self.loaded.file), line=line, given=given, fix=fix, edits=edits))
+        return shown
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
@@ -403,14 +391,11 @@ class Workspace:
 
 def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
     """Return the images of the project's own trainer that a document names, by URI."""
-    trainer = loaded.project.trainer
-    if BUILD not in loaded.project.image_names:
-        return {}
     # imported here: a project that has only prebuilt images does not load these modules
     from vertexrig.package.image import describe_image, patterns
     from vertexrig.package.sources import requires_python
 
-    found = {}
+    trainer, found = loaded.project.trainer, {}
     for pool in document.pools:
         for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
             if not fnmatchcase(pool.image, pattern) or pool.image in found:

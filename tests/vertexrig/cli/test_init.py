@@ -121,7 +121,7 @@ def test_the_image_is_prebuilt_or_built(
     (tmp_path / "vertexrig.yaml").write_text(begun.text)
     monkeypatch.delenv("IMAGE", raising=False)
     prepared = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare("cpu")
-    assert f"/{image}:latest" in prepared.rendered.text and prepared.ok
+    assert f"/{image}:latest" in prepared.text and prepared.ok
     assert {one.severity for one in prepared.findings if one.id == AVAILABILITY} == {Severity.INFO}
     monkeypatch.setenv("IMAGE", "build")
     workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
@@ -338,7 +338,7 @@ def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
     (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
     prepared = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare(name)
     assert prepared.ok, prepared.findings
-    assert rendered in prepared.rendered.text
+    assert rendered in prepared.text
 
 
 def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path
     text = starter.starter(trainers(tmp_path)[0], load()).text
     (tmp_path / "vertexrig.yaml").write_text(text)
     workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
-    assert "--distribute=multi" in workspace.prepare("multi-worker").rendered.text
+    assert "--distribute=multi" in workspace.prepare("multi-worker").text
     (tmp_path / "vertexrig.yaml").write_text(text.replace('"multi"', '"none"'))
     again = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare("multi-worker")
     assert "strategy-argument" in {one.id for one in again.findings}

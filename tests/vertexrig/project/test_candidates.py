@@ -111,7 +111,7 @@ def test_findings_name_the_candidate() -> None:
     assert not {(one.id, one.path, one.message) for one in first.findings} & {
         (one.id, one.path, one.message.removeprefix("candidate 2: ")) for one in second.findings
     }
-    assert '"SPOT"' in second.rendered.text and '"SPOT"' not in first.rendered.text
+    assert '"SPOT"' in second.text and '"SPOT"' not in first.text
 
 
 @pytest.mark.parametrize("key", ["wait", "retry_for"])
