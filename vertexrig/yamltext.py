@@ -246,7 +246,7 @@ class _Builder:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path, parents)
         assert isinstance(node, yaml.ScalarNode)
-        return self.scalar(node, path)
+        return self.plain_value(node, path)
 
     def add(self, steps: int, line: int) -> None:
         """Count a value and the length of its path against the limits."""
@@ -271,7 +271,7 @@ class _Builder:
         for key_node, value_node in self.pairs(node):
             if not isinstance(key_node, yaml.ScalarNode):
                 raise YamlError("a key must be plain text, not a list or mapping", key_node.start_mark.line + 1)
-            key = self.scalar(key_node, path, is_key=True)
+            key = self.plain_value(key_node, path, is_key=True)
             if not isinstance(key, str):
                 key = str(key_node.value)
             if key in result:
@@ -307,7 +307,7 @@ class _Builder:
         self.flat[id(node)] = found
         return found
 
-    def scalar(self, node: yaml.ScalarNode, path: FileKey, *, is_key: bool = False) -> Any:
+    def plain_value(self, node: yaml.ScalarNode, path: FileKey, *, is_key: bool = False) -> Any:
         text, line = node.value, node.start_mark.line + 1
         written_bare = node.end_mark.index - node.start_mark.index == len(text)  # no quotes, no tag
         if written_bare and node.tag == _STRING_TAG:
