@@ -16,7 +16,7 @@ from typing import Any
 
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
-from vertexrig.project import environments, overriding, triggered
+from vertexrig.project import environments, triggered
 from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import NAME
@@ -171,7 +171,9 @@ class Loaded:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
-            near = overriding.instead(name, list(self.project.entries))
+            from vertexrig.project.overriding import instead
+
+            near = instead(name, list(self.project.entries))
             raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{near}")
         return found
 
@@ -296,13 +298,11 @@ def loads(
     # The file's variables are filled in before the overrides, in which `${…}` is text.
     data = _expand(data, typed.Place((), ProjectOrigins(str(file), lines, chosen=chosen)), environ, errors)
     # From here, a value may come from an override.
-    override_of: dict[yamltext.FileKey, str] = {}
-    for override in overrides:
-        of_this, removed = overriding.apply(data, override, target)
-        if removed:
-            lines, override_of = overriding.renumbered(lines, removed), overriding.renumbered(override_of, removed)
-            bare_yn = frozenset(overriding.renumbered(dict.fromkeys(bare_yn), removed))
-        override_of |= of_this
+    override_of: Mapping[yamltext.FileKey, str] = {}
+    if overrides:
+        from vertexrig.project import overriding  # most commands have none
+
+        lines, override_of, bare_yn = overriding.apply(data, overrides, target, lines, bare_yn)
     if environments.KEY in data:
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"

@@ -16,7 +16,29 @@ from vertexrig.yamltext import FileKey
 T = TypeVar("T")
 
 
-def apply(data: dict[str, Any], text: str, target: str | None) -> tuple[dict[FileKey, str], FileKey]:
+def apply(
+    data: dict[str, Any],
+    overrides: Sequence[str],
+    target: str | None,
+    lines: Mapping[FileKey, int],
+    bare_yn: frozenset[FileKey],
+) -> tuple[Mapping[FileKey, int], Mapping[FileKey, str], frozenset[FileKey]]:
+    """Change the project's data by overrides, one after the other.
+
+    Returns:
+        The lines, the overrides' texts, and the paths of a bare `y` or `n`, by the paths that the values have now.
+    """
+    override_of: dict[FileKey, str] = {}
+    for override in overrides:
+        of_this, removed = _override(data, override, target)
+        if removed:
+            lines, override_of = _renumbered(lines, removed), _renumbered(override_of, removed)
+            bare_yn = frozenset(_renumbered(dict.fromkeys(bare_yn), removed))
+        override_of |= of_this
+    return lines, override_of, bare_yn
+
+
+def _override(data: dict[str, Any], text: str, target: str | None) -> tuple[dict[FileKey, str], FileKey]:
     """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
     Returns:
@@ -62,7 +84,7 @@ def _with_indexes(path: Sequence[str]) -> FileKey:
     return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
-def renumbered(values: Mapping[FileKey, T], removed: FileKey) -> dict[FileKey, T]:
+def _renumbered(values: Mapping[FileKey, T], removed: FileKey) -> dict[FileKey, T]:
     """Return values by their paths after an item was removed from a list: later items have lower indexes."""
     *above, index = removed
     n = len(above)

@@ -36,7 +36,7 @@ _MARK = ".vertexrig-function"
 _LEFT_OUT = {"cli", "explain", "functions", "library", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
 _LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "schedule_status.py", "submitted.py"}
 _LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py", "terraform.py", "changes.py"}
-_LEFT_OUT |= {"backfill.py", "fix.py", "methods.tsv"}
+_LEFT_OUT |= {"backfill.py", "fix.py", "methods.tsv", "*.binpb"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
