@@ -112,7 +112,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment_needed=runs.needed(),
         environment_complete=complete,
         saves=tuple(saves(code)),
-        torch=torch_use(code, collector.flags),
+        torch=torch_use(code, runs, collector.flags),
         mounts=tuple(mounts(code)),
         path_uses=tuple(path_uses(code, collector.flags)),
         names_gcsfs=names_gcsfs(code, tree),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.modules import SourceCall, dotted, full_name, last_name, plain_text
+from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.trainer_model import Flag, SourcePlace, TorchUse
 
 _SAMPLERS = frozenset(
@@ -35,9 +36,11 @@ _SEVERAL = frozenset(
     """.split()
 )
 """Names that suggest that the program itself uses several GPUs."""
+_CAUGHT = frozenset({"ValueError", "RuntimeError", "Exception", "BaseException"})
+"""What joining a process group may raise."""
 
 
-def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
+def torch_use(code: Code, runs: Runs, flags: Iterable[Flag]) -> TorchUse:
     """Return what the source says plainly; what only the running program knows is left out."""
     backends, lone, loaders, saved, cuda, workers = [], [], [], [], [], []
     names = {flag.dest: flag.names[0] for flag in flags}
@@ -58,6 +61,13 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         elif _on_cuda(call.node, name):
             cuda.append(SourcePlace(place.file, place.line, ast.unparse(call.node)[:60]))
     words = _words(code)
+    joins = [
+        call.node
+        for call in code.calls
+        if last_name(call.node.func) == "init_process_group"
+        and runs.reached(call.node, call.module)
+        and not runs.caught(call.node, call.module, _CAUGHT)
+    ]
     return TorchUse(
         tuple(backends),
         tuple(lone),
@@ -70,50 +80,15 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         uses_rank=any(_uses_rank(module.tree) for module in code.modules),
         asks_for_cuda=bool(words & {"is_available", "device_count"}),
         starts_several=bool(words & _SEVERAL),
-        joins_alone=_joins_always(code),
-        needs_ranks=not lone and not words & {*_SEVERAL, "world_size"} and _joins_always(code, by_variables=True),
+        joins_alone=bool(joins),
+        needs_ranks=not lone and not words & {*_SEVERAL, "world_size"} and any(map(_by_variables, joins)),
     )
 
 
-def _joins_always(code: Code, *, by_variables: bool = False) -> bool:
-    """Whether `init_process_group` is called unconditionally, from a function that is also called unconditionally.
-
-    With `by_variables`: and it is configured by environment variables only.
-    """
-    sure = [
-        (name, function, node)
-        for module in code.modules
-        for function, node in _unconditional(module.tree, "")
-        if (name := last_name(node.func))
-    ]
-    called = {name for name, _, _ in sure}
-    return any(
-        name == "init_process_group"
-        and not (
-            by_variables
-            and (
-                {part.arg for part in node.keywords} & {"init_method", "rank", "world_size", "store", None}
-                or len(node.args) > 1
-            )
-        )
-        and (function == "" or function in called)
-        for name, function, node in sure
-    )
-
-
-def _unconditional(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
-    """Yield each unconditional call with its function; a main guard does not count as a condition."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Try)) or (isinstance(node, ast.If) and not _is_main(node)):
-            continue
-        if isinstance(node, ast.Call):
-            yield function, node
-        inside = node.name if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
-        yield from _unconditional(node, inside)
-
-
-def _is_main(node: ast.If) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+def _by_variables(node: ast.Call) -> bool:
+    """Whether a call of `init_process_group` takes its rank and the number of processes from environment variables."""
+    own = {"init_method", "rank", "world_size", "store", None}
+    return len(node.args) <= 1 and not own & {part.arg for part in node.keywords}
 
 
 def _uses_rank(tree: ast.Module) -> bool:
