@@ -5,9 +5,9 @@ The end of a run is one object, which is written once and never removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,37 +30,6 @@ from vertexrig.spec.states import short
 from vertexrig.studies import trained
 from vertexrig.studies.cost import spent
 from vertexrig.submit.claims import Claims
-
-
-@dataclass(frozen=True)
-class DeliveryEnd:
-    """How a run ended.
-
-    Args:
-        outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
-            `not-better`, `rejected`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
-            that got no job `refused`, `skipped` or `superseded`.
-        ended: When, RFC 3339.
-        seconds: How long the job took.
-        usd: What all attempts cost, estimated from their times; None without a sourced price.
-        metric: The name of what it reported.
-        model: The version that was registered.
-        jobs: Resource names of the jobs of a run with steps, by what ran.
-        step: The step at which a run with steps ended.
-        attempts: Of a run with candidates, each attempt (`vertexrig.runs.run.Attempt`).
-    """
-
-    outcome: str
-    reason: str = ""
-    ended: str = ""
-    seconds: float | None = None
-    usd: float | None = None
-    metric: str = ""
-    value: float | None = None
-    model: str = ""
-    step: str = ""
-    jobs: Mapping[str, str] = field(default_factory=dict)
-    attempts: Sequence[Mapping[str, Any]] = ()
 
 
 class Deliveries:
@@ -202,22 +171,46 @@ def row_of(run: Run) -> dict[str, Any]:
 def end_of(
     run: Run, job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog, storage: Storage
 ) -> dict[str, Any]:
-    """Return the end of a run that has ended; `job` is its last job."""
-    seconds = None
-    end = DeliveryEnd(run.reason, run.text, times.rfc3339(times.now(), 0), model=run.model)
-    if run.steps:
-        end = replace(end, jobs=run.jobs, step=run.at)
+    """Return how a run ended; `job` is its last job. What is empty is left out.
+
+    Returns:
+        outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
+            `not-better`, `rejected`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
+            that got no job `refused`, `skipped` or `superseded`.
+        reason: Why, in a sentence.
+        ended: When, RFC 3339.
+        seconds: How long the job took.
+        usd: What all attempts cost, estimated from their times; None without a sourced price.
+        metric: The name of what it reported, with its `value`.
+        model: The version that was registered.
+        step: The step at which a run with steps ended.
+        jobs: Resource names of the jobs of a run with steps, by what ran.
+        attempts: Of a run with candidates, each attempt (`vertexrig.runs.run.Attempt`).
+    """
+    reason, ended, seconds = run.text, times.rfc3339(times.now(), 0), None
     if job is not None and job.ended:
         ran = course(job.data)
         seconds = None if ran.start is None or ran.end is None else ran.end - ran.start
         if not run.steps and run.reason == short(job.state):
-            end = replace(end, ended=str(job.data.get("endTime", "")) or end.ended, reason=end.reason or job.cause)
+            reason, ended = reason or job.cause, str(job.data.get("endTime", "")) or ended
     several = len(run.attempts) > 1 or any(one.reason for one in run.attempts)
-    end = replace(end, attempts=tuple(asdict(one) for one in run.attempts) if several else ())
-    end = _with_cost(end, job, vertex, loaded, catalog)
+    attempts = [asdict(one) for one in run.attempts] if several else []
+    usd = _cost(attempts, job, vertex, loaded, catalog)
     metric, value = _metric(run.name, job, storage, loaded) if job is not None else ("", None)
-    data = asdict(replace(end, seconds=seconds, metric=metric, value=value))
-    return {name: value for name, value in data.items() if value not in ("", None, (), {})}
+    end = {
+        "outcome": run.reason,
+        "reason": reason,
+        "ended": ended,
+        "seconds": seconds,
+        "usd": usd,
+        "metric": metric,
+        "value": value,
+        "model": run.model,
+        "step": run.at if run.steps else "",
+        "jobs": dict(run.jobs) if run.steps else {},
+        "attempts": attempts,
+    }
+    return {name: one for name, one in end.items() if one not in ("", None, [], {})}
 
 
 def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,22 +234,23 @@ def _months(since: datetime) -> Iterator[str]:
         at = (at + timedelta(days=32)).replace(day=1)
 
 
-def _with_cost(
-    end: DeliveryEnd, job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog
-) -> DeliveryEnd:
-    """Return an end with what its job, or each of its attempts, has cost."""
+def _cost(
+    attempts: list[dict[str, Any]], job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog
+) -> float | None:
+    """Return what a run's job, or all its attempts, have cost; each attempt is given its part."""
     jobs = {job.name: job} if job is not None else {}
-    for name in {str(one.get("job")) for one in end.attempts} - jobs.keys():
+    for name in {str(one["job"]) for one in attempts} - jobs.keys():
         if JOB.fullmatch(name) and (found := vertex.get(name)) is not None:
             jobs[name] = found
     paid = {name: spent(one, catalog, factor=loaded.project.trigger.budget.price_factor) for name, one in jobs.items()}
-    usd = {name: one.usd for name, one in paid.items()}
-    attempts = tuple({**one, "usd": usd.get(str(one.get("job")), one.get("usd"))} for one in end.attempts)
+    for one in attempts:
+        if one["job"] in paid:
+            one["usd"] = paid[one["job"]].usd
     # the sum is known only if each attempt that ran has a price; one that never began cost nothing
-    known = any(one is not None for one in usd.values()) and all(
-        paid[name].seconds == 0 or usd[name] is not None for name in paid
+    known = any(one.usd is not None for one in paid.values()) and all(
+        one.seconds == 0 or one.usd is not None for one in paid.values()
     )
-    return replace(end, attempts=attempts, usd=round(sum(one or 0.0 for one in usd.values()), 4) if known else None)
+    return round(sum(one.usd or 0.0 for one in paid.values()), 4) if known else None
 
 
 def _metric(name: str, job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:
