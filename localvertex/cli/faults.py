@@ -86,10 +86,10 @@ def rehearse(
             except BaseException:
                 _cancel(request)
                 raise
-            attempts = tuple(request.attempts(at.job))
+            attempts = tuple(request.attempts(at.remote))
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
-            job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
-    error = "" if at.state == "succeeded" else at.text
+            job = at.remote or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
+    error = "" if at.run.reason == "SUCCEEDED" else at.text
     recorder.run_id = resume or run_ids.run_id_of(job.output)
     return recorder.finish(job.data, error, attempts)
 

@@ -20,8 +20,9 @@ from vertexrig.project import run_ids
 from vertexrig.runs import submitted
 from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import FOLDER
+from vertexrig.runs.engine import Moved
 from vertexrig.runs.store import RunStore
-from vertexrig.runs.submitted import RunState, SubmittedRun
+from vertexrig.runs.submitted import SubmittedRun
 from vertexrig.spec.labels import ENTRY_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
@@ -109,7 +110,7 @@ def _known(
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 
-def follow(request: SubmittedRun, poll: float, format_: str) -> RunState:
+def follow(request: SubmittedRun, poll: float, format_: str) -> Moved:
     """Continue a request until it has ended or the reader of its lines has gone; print a line for each change."""
     shown, failing_since, left, name = "", 0.0, 0, ""
     while True:
@@ -130,7 +131,7 @@ def follow(request: SubmittedRun, poll: float, format_: str) -> RunState:
                 for line in attempt_lines(over[left:]):
                     progress(format_, line)
                 left = len(over)
-            now = _line(at)
+            now = _line(at, request)
             if now and now != shown and not progress(format_, now):
                 return at
             shown = now
@@ -139,10 +140,10 @@ def follow(request: SubmittedRun, poll: float, format_: str) -> RunState:
         time.sleep(pause)
 
 
-def must_have_succeeded(at: RunState, request: SubmittedRun) -> None:
+def must_have_succeeded(at: Moved, request: SubmittedRun) -> None:
     """Raise JobFailedError if a request has ended without a job that succeeded."""
-    if at.ended and at.state != "succeeded":
-        raise JobFailedError(f"{request.name} ended: {at.text or at.state}")
+    if at.ended and at.run.reason != "SUCCEEDED":
+        raise JobFailedError(f"{request.name} ended: {at.text}")
 
 
 def attempt_lines(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -157,11 +158,11 @@ def attempt_lines(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _line(at: RunState) -> str:
+def _line(at: Moved, request: SubmittedRun) -> str:
     """Return the state of a request in one line; "" for a job that was made just now."""
-    if at.job is None:
-        return f"{at.which_candidate}: {at.text}" if at.text else ""
-    return f"{at.job.id}  {report.line(at.job)}  {at.which_candidate}{f': {at.text}' if at.ended else ''}"
+    if at.remote is None:
+        return f"{request.which_candidate}: {at.text}" if at.text else ""
+    return f"{at.remote.id}  {report.line(at.remote)}  {request.which_candidate}{f': {at.text}' if at.ended else ''}"
 
 
 def _publish(candidate: CandidateRun) -> None:

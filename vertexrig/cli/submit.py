@@ -117,12 +117,12 @@ def _submit_candidates(
     at = request.advance()
     if at.made is not None:
         name = at.made.run
-        streams.note(f"{name}: {at.which_candidate}")
+        streams.note(f"{name}: {request.which_candidate}")
         _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
         at = candidates.follow(request, poll, format_)
     made = {} if at.made is None else asdict(at.made)
-    more = {"candidate": at.candidate, "attempts": request.attempts()}
+    more = {"candidate": request.candidate, "attempts": request.attempts()}
     result(format_, {**made, **more}, made.get("name", ""))
     candidates.must_have_succeeded(at, request)
 

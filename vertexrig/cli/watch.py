@@ -70,7 +70,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
             at = candidates.follow(request, poll, format_)
             if not at.ended:
                 return
-            last = at.job or last
+            last = at.remote or last
         # A table that is redrawn is control codes in a file.
         elif format_ == "text" and not plain and sys.stdout.isatty():
             last = _live(vertex, last, _cost(workspace), poll, log_lines)

@@ -89,6 +89,10 @@ class Moved:
     made: Submitted | None = None
     remote: RemoteJob | None = None
 
+    @property
+    def ended(self) -> bool:
+        return self.state == "ended"
+
 
 @dataclass
 class _Making:
@@ -841,7 +845,7 @@ class Engine:
             moved = self._carry_out(kept, advance.advance(kept, self.see(kept, job, at=at)), job, at)
             if isinstance(moved, Run):  # its job was made meanwhile
                 return moved.attempts[-1].job
-            return "" if moved.state == "ended" else moved.job
+            return "" if moved.ended else moved.job
         raise RestError("the run changes too fast to be cancelled", status=503)
 
 

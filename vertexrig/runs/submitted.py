@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
@@ -15,38 +15,9 @@ from vertexrig.runs.store import SUBMITTED, RunStore
 from vertexrig.spec.states import short
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import Key
-from vertexrig.submit.submission import Request, Submitted
+from vertexrig.submit.submission import Request
 
 _TEXTS = {"SUCCEEDED": "its job has succeeded", "CANCELLED": "its job was cancelled"}
-
-
-@dataclass(frozen=True)
-class RunState:
-    """Where a run is.
-
-    Args:
-        state: `waiting` for machines or for the next round, `training`, or how it ended: `succeeded`, `failed`, `cancelled`, `exhausted`.
-        candidate: The number of its candidate.
-        of: How many candidates there are.
-        made: Its job, None if there is none.
-        job: The same as the service describes it, where that was asked.
-    """
-
-    state: str
-    candidate: int
-    of: int
-    text: str = ""
-    made: Submitted | None = None
-    job: RemoteJob | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.state not in ("waiting", "training")
-
-    @property
-    def which_candidate(self) -> str:
-        """Such as `candidate 2 of 4`."""
-        return f"candidate {self.candidate} of {self.of}"
 
 
 class SubmittedRun:
@@ -82,43 +53,43 @@ class SubmittedRun:
     def name(self) -> str:
         return self.run.name
 
-    def advance(self) -> RunState:
+    @property
+    def candidate(self) -> int:
+        """The number of the candidate that it is at."""
+        return self.run.attempt.candidate if self.run.attempt else 1
+
+    @property
+    def which_candidate(self) -> str:
+        """Such as `candidate 2 of 4`."""
+        return f"candidate {self.candidate} of {len(self.candidates)}"
+
+    def advance(self) -> Moved:
         """Take the run as far as it goes now; raises as `Submitter.submit` does."""
         if not self.run.id:
             return self._begin()
-        run = self.engine.runs.read(self.run.id) or self.run
-        moved = self.engine.move(run)
-        self.run = moved.run
-        return self._state(moved)
+        moved = self.engine.move(self.engine.runs.read(self.run.id) or self.run)
+        self.run = run = moved.run
+        made = moved.made
+        if made is None and run.attempt is not None and run.attempt.job:
+            candidate = next((one for one in self.candidates if one.number == self.candidate), self.candidates[0])
+            claim = self.engine.claim_of(run)
+            if claim is not None:
+                made = candidate.submitter.answer_about(claim, candidate.collection, moved.remote)
+        text = (run.text or _TEXTS.get(run.reason, run.reason)) if moved.ended else moved.text
+        return replace(moved, made=made, text=text)
 
-    def _begin(self) -> RunState:
+    def _begin(self) -> Moved:
         try:
             self.run, made = self.engine.begin(self.run, self.candidates, Terms())
         except NoMachinesError as error:
             self.run = replace(
                 self.run, attempts=tuple(error.attempts), phase="ended", reason="exhausted", text=str(error)
             )
-            return RunState("exhausted", error.attempts[-1].candidate, len(self.candidates), str(error))
+            return Moved(self.run, "ended", text=str(error))
         except NotStartedError as error:
-            found = self.engine.runs.read(str(error.detail.get("claim", "")))
-            self.run = found or self.run
-            number = self.run.attempts[-1].candidate if self.run.attempts else 1
-            return RunState("waiting", number, len(self.candidates), error.text)
-        return RunState("waiting", self.run.attempts[-1].candidate, len(self.candidates), made=made)
-
-    def _state(self, moved: Moved) -> RunState:
-        run, attempt = moved.run, moved.run.attempt
-        number, job = attempt.candidate if attempt else 1, moved.remote
-        made = moved.made
-        if made is None and attempt is not None and attempt.job:
-            candidate = next((one for one in self.candidates if one.number == number), self.candidates[0])
-            claim = self.engine.claim_of(run)
-            made = candidate.submitter.answer_about(claim, candidate.collection, job) if claim is not None else None
-        if moved.state == "ended":
-            text = run.text or _TEXTS.get(run.reason, run.reason)
-            return RunState(run.reason.lower(), number, len(self.candidates), text, made, job)
-        state = "training" if moved.state == "training" else "waiting"
-        return RunState(state, number, len(self.candidates), moved.text, made, job)
+            self.run = self.engine.runs.read(str(error.detail.get("claim", ""))) or self.run
+            return Moved(self.run, "waiting", text=error.text)
+        return Moved(self.run, "waiting", made=made)
 
     def attempts(self, job: RemoteJob | None = None) -> list[dict[str, Any]]:
         """Return its attempts as data; `job` is that of the last one, which tells how long it waited and what it cost."""

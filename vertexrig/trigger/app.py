@@ -536,8 +536,8 @@ class Trigger:
             run, hold="" if hold is None else hold.text
         )  # what fails now is done by the next tick
         body = {"id": run.id, "run": run.name, "decision": approval.VERBS[verb], "by": by, "state": moved.state}
-        body |= {"outcome": moved.run.reason, "model": moved.run.model} if moved.state == "ended" else {}
-        return Reply(200 if moved.state == "ended" else 202, {**body, "text": moved.text or moved.run.text})
+        body |= {"outcome": moved.run.reason, "model": moved.run.model} if moved.ended else {}
+        return Reply(200 if moved.ended else 202, {**body, "text": moved.text or moved.run.text})
 
     def _approver(self, headers: Mapping[str, str]) -> str:
         """Return who decides; RequestProblem 403 if `trigger.approvers` does not name the caller."""

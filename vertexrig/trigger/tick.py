@@ -202,7 +202,7 @@ class Ticker:
         run, text = moved.run, moved.text
         if moved.inside and not whole:
             text = "a service refused the trigger or cannot be reached; its log says why"
-        more = {"outcome": run.reason, "model": run.model} if moved.state == "ended" else {}
+        more = {"outcome": run.reason, "model": run.model} if moved.ended else {}
         row = {
             "id": run.id, "schedule": run.of_schedule, "schedule_time": run.time, "run": run.name,
             "phase": run.phase, "state": moved.state, "candidate": self.engine.which_candidate(run), "step": run.at if run.steps else "",

@@ -22,9 +22,10 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import Budget
 from vertexrig.runs.advance import Action, Seen, advance
 from vertexrig.runs.candidates import candidates_of, time_and_cost
+from vertexrig.runs.engine import Moved
 from vertexrig.runs.run import Attempt, Run, parse
 from vertexrig.runs.store import OtherTriggerError, RunStore, begin_tick, end_tick, owner
-from vertexrig.runs.submitted import RunState, SubmittedRun
+from vertexrig.runs.submitted import SubmittedRun
 from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import (
     CANCELLED,
@@ -207,7 +208,7 @@ class Submission:
         self.run = SubmittedRun(candidates_of(workspace.prepare_candidates(name), submitter), "asked", self.key)
         self.run.engine.now = self.clock.now
 
-    def __call__(self) -> RunState:
+    def __call__(self) -> Moved:
         return self.run.advance()
 
     @property
@@ -227,7 +228,7 @@ def test_refused_candidates_give_way_at_once() -> None:
     submission = Submission()
     submission.vertex.refused = frozenset("12")
     state = submission()
-    assert state.which_candidate == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
+    assert submission.run.which_candidate == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
     assert (
         submission.newest["labels"]["vertexrig_candidate"] == "3"
         and first_of(submission.newest["labels"]) == submission.run.run.id
@@ -250,12 +251,16 @@ def test_a_person_who_cancels_ends_it() -> None:
     submission = Submission()
     submission()
     submission.newest["state"] = CANCELLED
-    assert submission().state == "cancelled" and submission().state == "cancelled" and len(submission.vertex.jobs) == 1
+    assert (
+        submission().run.reason == "CANCELLED"
+        and submission().run.reason == "CANCELLED"
+        and len(submission.vertex.jobs) == 1
+    )
     other = Submission(retry_for="6h")
     other.vertex.refused = frozenset("123")
     assert other().state == "waiting" and other.run.stop() == ""
     other.vertex.refused, other.clock.at = frozenset(), 700.0
-    assert other().state == "cancelled" and not other.vertex.jobs
+    assert other().run.reason == "CANCELLED" and not other.vertex.jobs
 
 
 def test_the_time_for_another_round_is_kept() -> None:
@@ -267,12 +272,21 @@ def test_the_time_for_another_round_is_kept() -> None:
     assert submission().text.endswith("again in 300 s")
     submission.clock.at += 600
     submission.vertex.refused = frozenset("1")
-    assert submission().which_candidate == "candidate 2 of 3"
+    submission()
+    assert submission.run.which_candidate == "candidate 2 of 3"
     submission.clock.at += 6 * 3600
     submission.fails()
-    assert submission().which_candidate == "candidate 3 of 3"
+    submission()
+    assert submission.run.which_candidate == "candidate 3 of 3"
     submission.fails()
-    assert submission().state == "exhausted" and [number for number, _ in submission.attempts] == [1, 2, 3, 1, 2, 3]
+    assert submission().run.reason == "exhausted" and [number for number, _ in submission.attempts] == [
+        1,
+        2,
+        3,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_preempted_candidate_is_attempted_again() -> None:
@@ -290,7 +304,8 @@ def test_a_candidate_that_cannot_fit_is_passed_over() -> None:
     """One that is known not to fit gets no job; its attempt has the sum."""
     submission = Submission()
     submission.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
-    assert submission().which_candidate == "candidate 2 of 3"
+    submission()
+    assert submission.run.which_candidate == "candidate 2 of 3"
     first, _ = submission.run.attempts()
     assert (first["reason"], first["text"], first["job"]) == ("quota", "8 of 4 GPUs", "")
 
@@ -304,7 +319,7 @@ def test_the_cheapest_is_attempted_first() -> None:
     )
     seen = []
     for _ in range(3):
-        seen.append(submission().candidate)
+        seen.append(submission().run.attempts[-1].candidate)
         submission.fails()
     assert seen == [3, 1, 2]
 
@@ -317,7 +332,7 @@ def test_the_most_trials_of_a_candidate_count_until_there_is_a_job() -> None:
         Submission("sweep", Budget(trials_per_day=trials - 1), candidates=[few])()
     submission = Submission("sweep", Budget(trials_per_day=trials), candidates=[few])
     submission.vertex.refused = frozenset("1")
-    assert submission().candidate == 2
+    assert submission().run.attempts[-1].candidate == 2
     (row,) = submission.run.engine.submitter.ledger.entries(submission.clock.now().date().isoformat())
     assert row.trials == 2  # once there is a job, its own
 
@@ -332,11 +347,17 @@ def test_a_repeat_finds_the_job_of_a_candidate_that_is_first_no_more() -> None:
         "prefer": "price",
     }
     again = Submission(like=first, **other)()
-    assert made and again.made and again.made.name == made.name and again.made.duplicate and again.candidate == 1
+    assert (
+        made
+        and again.made
+        and again.made.name == made.name
+        and again.made.duplicate
+        and again.run.attempts[-1].candidate == 1
+    )
     other_way = Submission(**other)
     made = other_way().made
     again = Submission(like=other_way, **{**other, "prefer": "order"})()
-    assert made and again.made and again.made.name == made.name and again.candidate == 2
+    assert made and again.made and again.made.name == made.name and again.run.attempts[-1].candidate == 2
 
 
 def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:
@@ -344,7 +365,10 @@ def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:
     submission = Submission(
         limits=Budget(usd_per_run=0.5), machine_type="n1-standard-32", candidates=[{"machine_type": "n1-standard-4"}]
     )
-    assert submission().candidate == 2 and [reason for _, reason in submission.attempts] == ["over-budget", ""]
+    assert submission().run.attempts[-1].candidate == 2 and [reason for _, reason in submission.attempts] == [
+        "over-budget",
+        "",
+    ]
     why = left_out([one.prepared for one in submission.run.candidates], Budget(usd_per_run=0.5))
     assert [*why] == [1] and "more than $0.50 per run (trigger.budget.usd_per_run)" in why[1]
 
