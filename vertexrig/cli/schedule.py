@@ -121,9 +121,14 @@ def apply(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
 
     Only jobs that call this file's function at this file's URL are changed or deleted.
     """
+    from vertexrig.runs import store
     from vertexrig.trigger import schedules
 
-    client, steps = _plan(remote.load(file), adopt)
+    loaded = remote.load(file)
+    client, steps = _plan(loaded, adopt)
+    if adopt and loaded.project.trigger.uri:
+        # a tick of the function at the other URL is refused from now on, and one of this file's no more
+        store.adopt(remote.own(loaded, "runs"), schedules.base(loaded.project.trigger.uri))
     for step in steps:
         # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
         if step.action != "keep":

@@ -269,7 +269,7 @@ def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str
     """Return a POST of a body to the function, as the account that may call it."""
     trigger, uri = loaded.project.trigger, url(loaded)
     # the audience Cloud Run checks is the service's URL, without a path or query
-    audience = _base(uri)
+    audience = base(uri)
     # sorted, so that an unchanged schedule is not shown as a change
     text = json.dumps(body, sort_keys=True)
     return {
@@ -350,7 +350,7 @@ def plan(
 
 def is_own(loaded: Loaded, job: Mapping[str, Any]) -> bool:
     """Whether a job of Cloud Scheduler calls this file's function at this file's URL."""
-    return _function(job) == loaded.project.trigger.function and _called(job) == _base(url(loaded))
+    return _function(job) == loaded.project.trigger.function and _called(job) == base(url(loaded))
 
 
 def elsewhere(loaded: Loaded, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -368,10 +368,11 @@ def _function(job: Mapping[str, Any]) -> str:
 
 def _called(job: Mapping[str, Any]) -> str:
     """Return the URL of the function that a job calls, without the path of the tick."""
-    return _base(str((job.get("httpTarget") or {}).get("uri", ""))).removesuffix(TICK_PATH)
+    return base(str((job.get("httpTarget") or {}).get("uri", ""))).removesuffix(TICK_PATH)
 
 
-def _base(uri: str) -> str:
+def base(uri: str) -> str:
+    """Return a function's URL as it is compared: without a query and a closing slash."""
     return uri.split("?")[0].rstrip("/")
 
 

@@ -21,7 +21,7 @@ from localvertex.server import RunningServer
 from tests.support import clouds, tools
 from vertexrig import times
 from vertexrig.cloud.storage import Storage
-from vertexrig.runs.store import RunStore
+from vertexrig.runs.store import RunStore, owner
 from vertexrig.trigger.app import Call, Trigger
 
 pytestmark = pytest.mark.whole
@@ -102,5 +102,6 @@ def test_two_triggers_on_one_bucket(here: RunningServer, tmp_path: Path, rig: Ri
     assert "calls http://127.0.0.1:9" in other["message"]
     rig(other["fix"].rpartition(", or ")[2])
     assert not [one for one in wrong(rig) if "another trigger" in one["message"]]
+    assert owner(Storage(clouds.BUCKET, url=here.url).below("vertexrig/vertexrig")) == "http://127.0.0.1:10"
     clouds.loaded(tmp_path, DATA)
     rig("vertexrig schedule apply --adopt nightly")  # as other tests find it
