@@ -43,7 +43,7 @@ class TrainingCluster:
     @property
     def strategies(self) -> frozenset[str]:
         """Names of the strategies that the trainer has."""
-        return self.trainer.strategy_names
+        return self.trainer.strategies
 
     @property
     def shown(self) -> str:

@@ -207,10 +207,10 @@ def _cluster(found: FoundTrainer, args: _Args) -> list[str]:
     if source.torch.backends or imported & {"lightning", "pytorch_lightning", "accelerate"}:
         why = "    image: build # torchrun starts one process for each GPU, which a prebuilt image cannot be told"
         return ["", *_job("torchrun", "torchrun", "n1-standard-8", args, [*gpus, why])]
-    if "MultiWorkerMirroredStrategy" in source.strategy_names:
+    if "MultiWorkerMirroredStrategy" in source.strategies:
         one = [gpus[0], "    accelerator_count: 1", "    worker: {replica_count: 1} # beside the chief"]
         return ["", *_job("multi-worker", "multi-worker", "n1-standard-8", _joining(source, args), one)]
-    if "MirroredStrategy" in source.strategy_names:
+    if "MirroredStrategy" in source.strategies:
         return ["", *_job("multi-gpu", "gpu", "n1-standard-8", args, gpus)]
     return []
 

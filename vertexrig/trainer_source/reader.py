@@ -105,7 +105,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         commands=tuple(collector.commands),
         command_required=collector.command_required,
         metrics=tuple(metrics(code, runs)),
-        strategies=tuple(tensorflow_usage.strategies(code)),
+        strategies=tensorflow_usage.strategies(code),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,

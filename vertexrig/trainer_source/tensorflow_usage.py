@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.modules import Module, dotted, last_name, plain_text
 from vertexrig.trainer_source.strategy_names import STRATEGIES
-from vertexrig.trainer_source.trainer_model import DYNAMIC, SourcePlace, Strategy
+from vertexrig.trainer_source.trainer_model import DYNAMIC, SourcePlace
 
 _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
 
 
-def strategies(code: Code) -> list[Strategy]:
-    found: dict[Strategy, None] = {}
+def strategies(code: Code) -> frozenset[str]:
+    found: set[str] = set()
     for node, module in code.nodes:
         name = node.attr if isinstance(node, ast.Attribute) else ""
         if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
@@ -25,8 +25,8 @@ def strategies(code: Code) -> list[Strategy]:
         elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
             name = plain_text(node.args[1]) or ""
         if name in STRATEGIES:
-            found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
-    return list(found)
+            found.add(STRATEGIES[name])
+    return frozenset(found)
 
 
 def keras_uses(code: Code) -> tuple[dict[str, SourcePlace], str | None]:

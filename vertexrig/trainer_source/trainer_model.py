@@ -163,15 +163,6 @@ class Defect(_InFile):
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """One use of a tf.distribute strategy, by its present name."""
-
-    name: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
 class Import(_InFile):
     """One import statement's module.
 
@@ -307,7 +298,7 @@ class TrainerSource:
         entrypoint: An ENTRYPOINT in exec form that starts the program by itself, with the words it has as text.
         args_replace: A CMD without an ENTRYPOINT, which the job's args take the place of.
         metrics: Reports through cloudml-hypertune.
-        strategies: tf.distribute strategies made.
+        strategies: tf.distribute strategies made, by their present names.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
             TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
         legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
@@ -346,7 +337,7 @@ class TrainerSource:
     entrypoint: SourcePlace | None = None
     args_replace: SourcePlace | None = None
     metrics: tuple[ReportedMetric, ...] = ()
-    strategies: tuple[Strategy, ...] = ()
+    strategies: frozenset[str] = frozenset()
     keras: dict[str, SourcePlace] = field(default_factory=dict)
     legacy_keras: str | None = None
     environment: dict[str, SourcePlace] = field(default_factory=dict)
@@ -379,11 +370,6 @@ class TrainerSource:
     def metric_ids(self) -> frozenset[str]:
         """The metric ids the source names plainly."""
         return frozenset(metric.tag for metric in self.metrics if metric.tag is not None)
-
-    @property
-    def strategy_names(self) -> frozenset[str]:
-        """The strategies used, by their present names."""
-        return frozenset(strategy.name for strategy in self.strategies)
 
     def flag(self, name: str) -> Flag | None:
         """Return the flag that takes `--name`, as the trainer's parser would find it.

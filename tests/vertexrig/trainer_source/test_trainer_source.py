@@ -59,7 +59,7 @@ def test_a_flags_declaration_is_read_in_full(full: TrainerSource, name: str, exp
 def test_metric_strategy_keras_and_environment_are_read(full: TrainerSource) -> None:
     """A metric named by an imported constant, the strategy, Keras 2 and the AIP_ variables are all known."""
     assert full.metric_ids == {"accuracy"} and full.metrics_complete
-    assert full.strategy_names == {"MirroredStrategy"}
+    assert full.strategies == {"MirroredStrategy"}
     assert set(full.keras) == {"tf_keras"} and full.legacy_keras == "1"
     assert "AIP_MODEL_DIR" in full.environment and "AIP_CHECKPOINT_DIR" not in full.environment
     assert [defect for defect in full.defects if defect.kind == "name"] == []
@@ -231,7 +231,7 @@ def test_strategies_are_found_by_their_present_name(code: str, name: str) -> Non
     """Old and experimental names, aliases and getattr all give the strategy; a mention in a docstring does not."""
     assert trainer_with(
         f'"""Not a TPUStrategy or OneDeviceStrategy."""\nimport tensorflow as tf\n{code}'
-    ).strategy_names == {name}
+    ).strategies == {name}
 
 
 @pytest.mark.parametrize(
