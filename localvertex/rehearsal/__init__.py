@@ -27,7 +27,7 @@ from vertexrig.project import run_ids
 from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
 from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
-from vertexrig.results.trials import table
+from vertexrig.results.study import read
 from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.spec.states import ENDED, FAILED
 from vertexrig.workspace import Prepared, Workspace
@@ -218,7 +218,7 @@ class Recorder:
             hint=failed.hint if failed else "",
             differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
-            trials=tuple(table(body)) if tuning else (),
+            trials=tuple(read(job).table()) if tuning else (),
             attempts=attempts,
         )
         # a trial's model is below the folder with its id

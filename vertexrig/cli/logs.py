@@ -20,7 +20,7 @@ from vertexrig.cli.output import result, say
 from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex, region_of
 from vertexrig.errors import ServiceError, UsageError, VertexrigError
 from vertexrig.project import config
-from vertexrig.results import trials
+from vertexrig.results.study import read
 
 _LATE_S = 10.0
 """Time in which the last lines of an ended job come: gcloud asks for entries that are five seconds old, every `--poll` seconds."""
@@ -78,7 +78,7 @@ def _job_of_trial(job: str, sweep: RemoteJob, trial: str) -> str:
     """
     if sweep.collection == CUSTOM:
         raise UsageError(f"{job} is a custom job; it has no trials: leave out --trial")
-    jobs = {one.id: one.custom_job for one in trials.results(sweep.data)}
+    jobs = {one.id: one.custom_job for one in read(sweep).trials}
     if trial not in jobs:
         raise UsageError(f"{job} has no trial {trial} (trials: {', '.join(jobs) or 'none has started yet'})")
     if not jobs[trial]:  # seven public listings of ended trials, 2021 to 2024, name no job

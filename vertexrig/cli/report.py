@@ -19,7 +19,7 @@ from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.project.config import Loaded
-from vertexrig.results import trials
+from vertexrig.results.study import read
 from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.studies import lineage as way
 from vertexrig.studies import report
@@ -81,7 +81,7 @@ def command(job: str, where: options.WhereOptions, output: Path | None, lineage:
     else:
         text = report.page(found.job, found.console, found.record, attempts)
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None}
-    data["trials"] = trials.table(found.job.data) if is_sweep else []
+    data["trials"] = read(found.job).table() if is_sweep else []
     data |= {"attempts": attempts} if attempts else {}
     if output is not None:
         whole = format_ == "json" and ending == ".json"

@@ -15,9 +15,10 @@ from vertexrig.cli import next_commands, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config, environments
-from vertexrig.results import trials
+from vertexrig.results.study import read
 from vertexrig.workspace import Prepared, Workspace
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def has_changed(where: Studied) -> bool:
         now = Workspace(where.loaded).prepare(where.sweep, check=False).document.study or {}
     except VertexrigError:
         return False
-    return bool(now.get("parameters") != trials.study_spec(where.job).get("parameters"))
+    return bool(now.get("parameters") != read(RemoteJob(where.job)).spec.get("parameters"))
 
 
 def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:

@@ -8,6 +8,7 @@ from vertexrig.cli import options, remote, studied
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.results import trials
+from vertexrig.results.study import read
 from vertexrig.studies import report
 
 
@@ -17,7 +18,7 @@ from vertexrig.studies import report
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """Show the trials of SWEEP (name, id, resource name, or a rehearsal's run), the best first."""
-    rows = trials.table(remote.sweep(where, sweep).job.data)
+    rows = read(remote.sweep(where, sweep).job).table()
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown_table(rows)))
     else:

@@ -30,7 +30,7 @@ class Rehearsal:
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
         astray: Files left in the working directories of a job without a model, the largest first; Vertex AI does not keep them. For a
             sweep: of the first trial without a model.
-        trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
+        trials: A sweep's trials as rows, the best first (`vertexrig.results.study.StudyRecord.table`).
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
 

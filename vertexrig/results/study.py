@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.results import trials
-from vertexrig.results.trials import TrialResult, instant
+from vertexrig.errors import UsageError
+from vertexrig.results.trials import TrialResult, instant, trial_result
+from vertexrig.spec import reading
 from vertexrig.spec.api_names import camel_keys
-from vertexrig.spec.objective import Metric, Objective
-from vertexrig.spec.parameters import Value
+from vertexrig.spec.objective import Metric, Objective, dominates
+from vertexrig.spec.parameters import Value, fill_bounds
 from vertexrig.spec.space import Dimension, Space
 from vertexrig.spec.trial import Measurement
 from vertexrig.times import duration_seconds
@@ -36,26 +37,101 @@ class TrialCourse:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A sweep's job, read.
+    """A sweep's job, read: each part when it is first asked for.
+
+    A trial counts only if it succeeded with a finite value of every metric; what is None, nan or infeasible never ranks.
 
     Args:
         job: The HyperparameterTuningJob.
-        metrics: All metrics, the safety metrics too.
-        parameters: The parameters by id, those under conditions too; of several with one id, the first.
-        trials: Every trial, in the order listed.
-        ranked: Trials that count, the best first.
-        best: The best one; with several goals, the Pareto set.
-        courses: When each ran, by trial id.
+        spec: Its StudySpec in canonical camelCase.
     """
 
     job: RemoteJob
-    metrics: tuple[Metric, ...]
-    goals: tuple[Metric, ...]
-    parameters: Mapping[str, Dimension]
-    trials: tuple[TrialResult, ...]
-    ranked: tuple[TrialResult, ...]
-    best: tuple[TrialResult, ...]
-    courses: Mapping[str, TrialCourse]
+    spec: Mapping[str, Any]
+    objective: Objective
+    space: Space
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All metrics, the safety metrics too."""
+        return self.objective.metrics
+
+    @property
+    def goals(self) -> tuple[Metric, ...]:
+        """What is optimised."""
+        return self.objective.goals
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Dimension]:
+        """The parameters by id, those under conditions too; of several with one id, the first."""
+        found: dict[str, Dimension] = {}
+        for dimension in self.space.everywhere():
+            found.setdefault(dimension.id, dimension)
+        return found
+
+    @cached_property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """Every trial, in the order listed."""
+        # its learning curve is most of a trial, and a result has none of it
+        rows = ({key: one for key, one in row.items() if key != "measurements"} for row in self._rows)
+        return tuple(trial_result(camel_keys(row), self.space) for row in rows)
+
+    @cached_property
+    def courses(self) -> Mapping[str, TrialCourse]:
+        """When each trial ran, by its id."""
+        return {str(row.get("id", "")): course(camel_keys(row)) for row in self._rows}
+
+    @property
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.job.data.get("trials") or ()
+
+    @cached_property
+    def _by_value(self) -> list[tuple[tuple[float, ...], TrialResult]]:
+        """Trials that count with their values, more being better, in descending order."""
+        found = []
+        for trial in self.trials:
+            values = self.objective.values(Measurement(0, 0.0, trial.metrics)) if trial.state == "SUCCEEDED" else None
+            if values is not None:
+                signed = tuple(goal.sign * value for goal, value in zip(self.goals, values, strict=True))
+                found.append((signed, trial))
+        # stable with reverse, too: of equal trials the first stays first
+        return sorted(found, key=lambda row: row[0], reverse=True)
+
+    @property
+    def ranked(self) -> tuple[TrialResult, ...]:
+        """Trials that count, the best first by the first goal."""
+        return tuple(trial for _, trial in self._by_value)
+
+    @cached_property
+    def best(self) -> tuple[TrialResult, ...]:
+        """The best trial; of several objectives the Pareto set; nothing if no trial counts.
+
+        The goals decide what is better, safety metrics must keep their thresholds, and of equal trials the first counts.
+        """
+        if len(self.goals) == 1:
+            return self.ranked[:1]
+        # of two equal trials neither dominates the other, so both are in the front
+        found = self._by_value
+        return tuple(trial for own, trial in found if not any(dominates(other, own) for other, _ in found))
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one row per trial, the best first, those that do not count last.
+
+        Keys: `trial`, `state`, `parameters` and `metrics` (mappings with every one of the study, None where there is none),
+        `seconds`, `note` ("best", or why the trial is infeasible).
+        """
+        winners, counted = ({trial.id for trial in some} for some in (self.best, self.ranked))
+        return [
+            {
+                "trial": trial.id,
+                "state": trial.state,
+                "parameters": {name: trial.parameters.get(name) for name in self.parameters},
+                "metrics": {metric.id: trial.metrics.get(metric.id) for metric in self.metrics},
+                "seconds": trial.seconds,
+                "note": "best" if trial.id in winners else trial.reason,
+            }
+            for trial in [*self.ranked, *(trial for trial in self.trials if trial.id not in counted)]
+        ]
 
     @cached_property
     def conditional(self) -> frozenset[str]:
@@ -94,21 +170,12 @@ def read(job: RemoteJob) -> StudyRecord:
         UsageError: It is a custom job.
         ConfigError: Its studySpec has no metric or no parameter.
     """
-    spec = trials.study_spec(job.data)
-    objective = Objective(spec)
-    parameters: dict[str, Dimension] = {}
-    for dimension in Space(spec.get("parameters", ())).everywhere():
-        parameters.setdefault(dimension.id, dimension)
-    return StudyRecord(
-        job=job,
-        metrics=objective.metrics,
-        goals=objective.goals,
-        parameters=parameters,
-        trials=trials.results(job.data),
-        ranked=trials.ranked(job.data),
-        best=trials.best(job.data),
-        courses={str(row.get("id", "")): course(camel_keys(row)) for row in job.data.get("trials") or ()},
-    )
+    raw = job.data.get("studySpec") or job.data.get("study_spec")
+    if not isinstance(raw, dict):
+        raise UsageError("the job has no studySpec; it is not a HyperparameterTuningJob")
+    spec = reading.from_data({"studySpec": raw}, kind="HyperparameterTuningJob").study or {}
+    fill_bounds(spec)
+    return StudyRecord(job, spec, Objective(spec), Space(spec.get("parameters", ())))
 
 
 def why_no_best(name: str, study: StudyRecord) -> str:

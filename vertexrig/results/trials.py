@@ -1,8 +1,6 @@
-"""The outcome of a finished study: its best trials, and a table of all.
+"""One trial of a study, as its job describes it, and rows of trials as columns.
 
-Pure functions on a HyperparameterTuningJob as a dict: REST's camelCase, or the SDK's `to_dict()` with snake_case keys
-and numbers for enums. A trial counts only if it succeeded with a finite value of every metric; what is None, nan or
-infeasible never ranks.
+A job is REST's camelCase, or the SDK's `to_dict()` with snake_case keys and numbers for enums.
 """
 
 from __future__ import annotations
@@ -12,13 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig.errors import UsageError
-from vertexrig.spec import reading
-from vertexrig.spec.api_names import camel_keys
-from vertexrig.spec.objective import Objective, dominates
-from vertexrig.spec.parameters import Value, fill_bounds
+from vertexrig.spec.parameters import Value
 from vertexrig.spec.space import Space
-from vertexrig.spec.trial import Measurement, TrialState
+from vertexrig.spec.trial import TrialState
 from vertexrig.times import seconds_since_1970
 
 # the numbers by which the SDK writes Trial.State
@@ -48,68 +42,6 @@ class TrialResult:
     custom_job: str = ""
 
 
-def study_spec(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job's StudySpec in canonical camelCase."""
-    raw = job.get("studySpec") or job.get("study_spec")
-    if not isinstance(raw, dict):
-        raise UsageError("the job has no studySpec; it is not a HyperparameterTuningJob")
-    study = reading.from_data({"studySpec": raw}, kind="HyperparameterTuningJob").study or {}
-    fill_bounds(study)
-    return study
-
-
-def results(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
-    """Return every trial of the job, in the order listed."""
-    space = Space(study_spec(job).get("parameters", ()))
-    # its learning curve is most of a trial, and a result has none of it
-    rows = ({key: value for key, value in row.items() if key != "measurements"} for row in job.get("trials") or ())
-    return tuple(_result(camel_keys(row), space) for row in rows)
-
-
-def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
-    """Return the best trial; of several objectives the Pareto set; nothing if no trial counts.
-
-    The goals decide what is better, safety metrics must keep their thresholds, and of equal trials the first counts.
-    """
-    in_order = _ranked(job)
-    if not in_order or len(in_order[0][0]) == 1:
-        return tuple(trial for _, trial in in_order[:1])
-    # of two equal trials neither dominates the other, so both are in the front
-    front = [(value, trial) for value, trial in in_order if not any(dominates(other, value) for other, _ in in_order)]
-    return tuple(trial for _, trial in front)
-
-
-def ranked(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
-    """Return every trial that counts, the best first by the first goal."""
-    return tuple(trial for _, trial in _ranked(job))
-
-
-def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per trial, the best first, those that do not count last.
-
-    Keys: `trial`, `state`, `parameters` and `metrics` (mappings with every one of the study, None where there is none),
-    `seconds`, `note` ("best", or why the trial is infeasible).
-    """
-    spec = study_spec(job)
-    parameters = list(dict.fromkeys(dimension.id for dimension in Space(spec.get("parameters", ())).everywhere()))
-    metrics = [metric.id for metric in Objective(spec).metrics]
-    winners = {trial.id for trial in best(job)}
-    in_order = ranked(job)
-    counted = {trial.id for trial in in_order}
-    rest = [trial for trial in results(job) if trial.id not in counted]
-    return [
-        {
-            "trial": trial.id,
-            "state": trial.state,
-            "parameters": {name: trial.parameters.get(name) for name in parameters},
-            "metrics": {name: trial.metrics.get(name) for name in metrics},
-            "seconds": trial.seconds,
-            "note": "best" if trial.id in winners else trial.reason,
-        }
-        for trial in [*in_order, *rest]
-    ]
-
-
 def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[Any]]]:
     """Headings and cells of rows of trials: each parameter and metric is a column.
 
@@ -128,20 +60,8 @@ def _cells(name: str, value: Any) -> list[tuple[str, str, Any]]:
     return [(name, key, one) for key, one in value.items()] if isinstance(value, Mapping) else [("", name, value)]
 
 
-def _ranked(job: Mapping[str, Any]) -> list[tuple[tuple[float, ...], TrialResult]]:
-    """Return trials that count with their values, more being better, in descending order."""
-    objective = Objective(study_spec(job))
-    found = []
-    for trial in results(job):
-        values = objective.values(Measurement(0, 0.0, trial.metrics)) if trial.state == "SUCCEEDED" else None
-        if values is not None:
-            signed = tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True))
-            found.append((signed, trial))
-    # stable with reverse, too: of equal trials the first stays first
-    return sorted(found, key=lambda row: row[0], reverse=True)
-
-
-def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
+def trial_result(row: Mapping[str, Any], space: Space) -> TrialResult:
+    """Return a trial from its resource in camelCase, its parameters typed by the space of its study."""
     state = row.get("state", 0)
     given = [
         {"parameterId": own.get("parameterId", ""), "value": _plain(own.get("value"))}

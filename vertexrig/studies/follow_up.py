@@ -88,7 +88,7 @@ def follow_up(
             f"vertexrig promote {after}"
         )
     combinations = math.prod(len(one.values) for one in open_)
-    most = combinations if grid is not None else trials or int(outcome.job.get("maxTrialCount") or outcome.total)
+    most = combinations if grid is not None else trials or outcome.study.asked
     former: Mapping[str, Any] = written["sweeps"][after] or {}
     job: Mapping[str, Any] = written["jobs"][former["job"]] or {}
     data: dict[str, Any] = {"job": former["job"]}
@@ -165,10 +165,10 @@ def free_name(loaded: Loaded, after: str) -> str:
 
 def _decisions(outcome: Outcome, grid: bool) -> tuple[list[Decision], dict[str, Mapping[str, Any]]]:
     """Return the decision on each parameter that the best trial has, and the settings of those that stay with their children."""
-    written = {str(one.get("parameterId")): one for one in outcome.spec["parameters"]}
+    written = {str(one.get("parameterId")): one for one in outcome.study.spec["parameters"]}
     decisions: list[Decision] = []
     kept: dict[str, Mapping[str, Any]] = {}
-    pending = list(outcome.dimensions)  # children join once their parent is fixed at a value that has them
+    pending = list(outcome.study.space.dimensions)  # children join once their parent is fixed at a value that has them
     while pending:
         dimension = pending.pop(0)
         found = _decision(outcome, dimension)
@@ -198,7 +198,7 @@ def _decision(outcome: Outcome, dimension: Dimension) -> Decision:
 def _about(outcome: Outcome, after: str) -> str:
     have = "has" if len(outcome.counted) == 1 else "have"
     return (
-        f"follows {after}: {len(outcome.counted)} of {outcome.total} trials {have} a result; the best is trial {outcome.best.id}, "
+        f"follows {after}: {len(outcome.counted)} of {len(outcome.study.trials)} trials {have} a result; the best is trial {outcome.best.id}, "
         f"with {outcome.reached(outcome.best)}"
     )
 
@@ -248,7 +248,7 @@ def _study(
     grid: bool,
 ) -> None:
     """Add the keys of the study, and the reasons above them."""
-    metrics = metrics_of(outcome.spec)
+    metrics = metrics_of(outcome.study.spec)
     if grid and all(isinstance(one, str) for one in metrics.values()):
         data |= {
             "topology": "grid",
@@ -268,10 +268,10 @@ def _study(
     for name, written in kept.items():
         study["parameters"][name] = literal(_tidied(written))
         comments[("study", "parameters", name)] = ["kept with its conditional parameters: the best trials differ in it"]
-    algorithm = "GRID_SEARCH" if grid else outcome.spec.get("algorithm")
+    algorithm = "GRID_SEARCH" if grid else outcome.study.spec.get("algorithm")
     if grid or algorithm == "RANDOM_SEARCH":
         study["algorithm"] = algorithm
-    others = snake_keys(outcome.spec)
+    others = snake_keys(outcome.study.spec)
     study |= {key: others[key] for key in _SETTINGS if key in others and not grid}
     data["study"] = study
 

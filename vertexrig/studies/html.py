@@ -132,7 +132,7 @@ def _parts(drawn: Charts) -> dict[str, Any]:
 
 def _study_values(found: Insight) -> dict[str, Any]:
     study = found.study
-    headings, cells = trials.columns(trials.table(study.job.data))
+    headings, cells = trials.columns(study.table())
     numbers = [_numeric(column) for column in zip(*cells, strict=True)] if cells else []
     winners = {trial.id for trial in study.best}
     rows = [_row([clean(shown(cell)) for cell in row], best=row[0] in winners) for row in cells]

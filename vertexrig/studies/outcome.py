@@ -7,16 +7,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import StatisticsError, correlation, fmean, pstdev
 from typing import Any
 
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError, did_you_mean
-from vertexrig.results import trials
+from vertexrig.results.study import StudyRecord, read
 from vertexrig.results.trials import TrialResult
 from vertexrig.spec import states
-from vertexrig.spec.objective import Metric, Objective
-from vertexrig.spec.space import Dimension, Space
+from vertexrig.spec.space import Dimension
 
 SHARE = 0.2
 FEWEST = 3
@@ -33,17 +32,12 @@ class Outcome:
 
     Args:
         name: What the user calls it.
-        job: Its HyperparameterTuningJob, as the service describes it.
         counted: The trials that count, the best first; with several objectives the Pareto set first.
-        total: All its trials.
-        front: How many of them no other trial beats; 1 with a single objective.
     """
 
     name: str
-    job: Mapping[str, Any]
+    study: StudyRecord
     counted: tuple[TrialResult, ...]
-    total: int
-    front: int = 1
 
     @property
     def best(self) -> TrialResult:
@@ -51,27 +45,13 @@ class Outcome:
 
     @property
     def top(self) -> tuple[TrialResult, ...]:
-        """The best trials: a fifth and at least three, or the whole Pareto set."""
+        """The best trials: a fifth and at least three, and the whole Pareto set."""
         share = max(FEWEST, math.ceil(SHARE * len(self.counted)))
-        return self.counted[: max(self.front, share) if self.front > 1 else share]
-
-    @cached_property
-    def spec(self) -> dict[str, Any]:
-        return trials.study_spec(self.job)
-
-    @cached_property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """The parameters that are active in every trial."""
-        return Space(self.spec["parameters"]).dimensions
-
-    @cached_property
-    def metrics(self) -> tuple[Metric, ...]:
-        """What is optimised."""
-        return Objective(self.spec).goals
+        return self.counted[: max(len(self.study.best), share)]
 
     def reached(self, trial: TrialResult) -> str:
         """Return a trial's metrics in words: `accuracy 0.9312`."""
-        return ", ".join(f"{metric.id} {trial.metrics[metric.id]:.4g}" for metric in self.metrics)
+        return ", ".join(f"{metric.id} {trial.metrics[metric.id]:.4g}" for metric in self.study.goals)
 
     @property
     def seconds(self) -> float | None:
@@ -83,10 +63,10 @@ class Outcome:
         """Return how much each parameter changed the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
         sign, of texts the correlation ratio of the ranks.
         """
-        return {dimension.id: self._importance(dimension) for dimension in self.dimensions}
+        return {dimension.id: self._importance(dimension) for dimension in self.study.space.dimensions}
 
     def _importance(self, dimension: Dimension) -> float:
-        metric = self.metrics[0].id
+        metric = self.study.goals[0].id
         rows = [trial for trial in self.counted if trial.parameters.get(dimension.id) is not None]
         if len(rows) <= FEWEST:
             return 0.0
@@ -109,26 +89,26 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
     Raises:
         UsageError: It describes something else, has not begun, still runs, or too few trials count; the message says which.
     """
-    spec = trials.study_spec(job)
-    listed = trials.results(job)
+    study = read(RemoteJob(job))
     # a description without a state is a person's own file: it is read as ended
     state = str(job.get("state", states.SUCCEEDED))
-    if not listed:
+    if not study.trials:
         raise UsageError(f"{name} has no trials yet: its state is {states.short(state)}")
     if state not in states.ENDED:
         raise UsageError(
             f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}"
         )
-    front = {trial.id for trial in trials.best(job)}
-    counted = sorted(trials.ranked(job), key=lambda trial: trial.id not in front)  # stable: the ranks stay within both
+    front = {trial.id for trial in study.best}
+    counted = sorted(study.ranked, key=lambda trial: trial.id not in front)  # stable: the ranks stay within both
     if len(counted) < least:
-        raise UsageError(_too_few(name, listed, Objective(spec), len(counted), least))
-    return Outcome(name, job, tuple(counted), len(listed), max(1, len(front)))
+        raise UsageError(_too_few(name, study, least))
+    return Outcome(name, study, tuple(counted))
 
 
-def _too_few(name: str, listed: tuple[TrialResult, ...], objective: Objective, counted: int, least: int) -> str:
+def _too_few(name: str, study: StudyRecord, least: int) -> str:
+    listed, counted = study.trials, len(study.ranked)
     infeasible = sum(trial.state == "INFEASIBLE" for trial in listed)
-    metrics = " and ".join(goal.id for goal in objective.goals)
+    metrics = " and ".join(goal.id for goal in study.goals)
     without = sum(trial.state == "SUCCEEDED" for trial in listed) - counted
     why = [f"{infeasible} infeasible"] if infeasible else []
     why += [f"{without} without a finite value of {metrics}, or outside a safety threshold"] if without else []

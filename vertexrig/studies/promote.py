@@ -56,7 +56,7 @@ def promoted(
     data["args"] = _args(data.get("args") or {}, sweep.get("args"), values)
     if isinstance(data["args"], Mapping):
         # what the study decides, the trials have from it alone: nothing where a conditional parameter is not active
-        searched = {one.id for one in everywhere(top(outcome.spec["parameters"]))} - values.keys()
+        searched = {one.id for one in everywhere(top(outcome.study.spec["parameters"]))} - values.keys()
         data["args"] = {key: value for key, value in data["args"].items() if key not in searched}
     for role in roles_with_args(data):  # the study gives its parameters to every pool
         data[role]["args"] = _args(data[role]["args"], None, values)

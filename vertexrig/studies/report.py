@@ -10,6 +10,7 @@ from vertexrig.cloud.rest import RestError, is_loopback
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.results import attempts, trials
 from vertexrig.results.history import Record
+from vertexrig.results.study import read
 from vertexrig.spec.states import short
 from vertexrig.text import code, fenced, markdown, shown
 
@@ -125,7 +126,7 @@ def page(
     if attempted:
         lines += ["", "## Candidates", "", *markdown_table(attempts.table(attempted))]
     if job.collection == TUNING:
-        lines += ["", "## Trials", "", *markdown_table(trials.table(job.data))]
+        lines += ["", "## Trials", "", *markdown_table(read(job).table())]
     return "\n".join(lines) + "\n"
 
 
@@ -135,7 +136,7 @@ def local_server(console: str) -> str:
 
 
 def markdown_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return rows of `trials.table`, or of studies, as a Markdown table."""
+    """Return rows of trials, or of studies, as a Markdown table."""
     if not rows:
         return ["none"]
     names, cells = trials.columns(rows)

@@ -40,8 +40,8 @@ def of_sweep(
     folder = trial_folder(job.data, best.id)
     if not folder:
         raise UsageError(f"{name} has no baseOutputDirectory, so its trials saved no model that can be registered")
-    goals = {one.id: "MAXIMIZE" if one.sign > 0 else "MINIMIZE" for one in ended.metrics}
-    metric = metric or ended.metrics[0].id
+    goals = {one.id: "MAXIMIZE" if one.sign > 0 else "MINIMIZE" for one in ended.study.goals}
+    metric = metric or ended.study.goals[0].id
     if metric not in goals:
         raise UsageError(f"{name} has no metric {metric!r} to compare by. Choices: {', '.join(goals)}.")
     value = best.metrics[metric] if value is None else value

@@ -15,7 +15,8 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, in_filter
 from vertexrig.errors import VertexrigError, did_you_mean
-from vertexrig.results import trials
+from vertexrig.results.study import read
+from vertexrig.results.trials import TrialResult
 from vertexrig.spec import states
 from vertexrig.spec.labels import CLAIM_LABEL, ENTRY_LABEL, FIRST_LABEL
 from vertexrig.submit.reconcile import call_off
@@ -118,12 +119,13 @@ class JobPages:
         best: list[dict[str, Any]] | None = None
         rows: list[dict[str, Any]] | None = None
         if job.collection == TUNING and (detail or "trials" in job.data):
-            best = [_trial(one) for one in trials.best(job.data)]
-            rows = [_trial(one) for one in trials.results(job.data)] if detail else None
+            study = read(job)
+            best = [_trial(one) for one in study.best]
+            rows = [_trial(one) for one in study.trials] if detail else None
         return answers.answer(JOB, job, console=self.submitter.vertex.console(job.name), best=best, results=rows)
 
 
-def _trial(one: trials.TrialResult) -> dict[str, Any]:
+def _trial(one: TrialResult) -> dict[str, Any]:
     known = {name: value for name, value in asdict(one).items() if value not in (None, "")}
     return {name: value for name, value in known.items() if name != "custom_job"}
 

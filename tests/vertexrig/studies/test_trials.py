@@ -6,7 +6,9 @@ import json
 import math
 from typing import Any
 
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.results import trials
+from vertexrig.results.study import StudyRecord, read
 
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
 LR = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 1}, "scaleType": "UNIT_LOG_SCALE"}
@@ -21,6 +23,10 @@ OPTIMIZER = {
         }
     ],
 }
+
+
+def study_of(job: dict[str, Any]) -> StudyRecord:
+    return read(RemoteJob(job))
 
 
 def job(parameters: list[dict], rows: list[tuple[dict, Any]], goal: Any = "MAXIMIZE") -> dict[str, Any]:
@@ -54,22 +60,22 @@ ROWS: list[tuple[dict, Any]] = [
 
 def test_best_follows_the_goal_and_passes_over_what_does_not_count() -> None:
     """None, nan and infeasible trials never win, and of two equal trials the first does."""
-    (winner,) = trials.best(job([L2, BATCH], ROWS))
+    (winner,) = study_of(job([L2, BATCH], ROWS)).best
     assert (winner.id, winner.metrics, winner.parameters) == ("3", {"accuracy": 0.9}, {"l2": 0.02, "batch_size": 64.0})
-    (loser,) = trials.best(job([L2, BATCH], ROWS, goal="MINIMIZE"))
+    (loser,) = study_of(job([L2, BATCH], ROWS, goal="MINIMIZE")).best
     assert loser.id == "1"
-    assert trials.best(job([L2, BATCH], ROWS[1:2])) == ()
+    assert study_of(job([L2, BATCH], ROWS[1:2])).best == ()
     half = job([L2, BATCH], ROWS)  # an infeasible trial may still list what it measured before it died
     half["trials"][1]["finalMeasurement"] = {"metrics": [{"metricId": "accuracy", "value": 0.99}]}
-    assert [trial.id for trial in trials.best(half)] == ["3"]
-    assert trials.best(job([L2], [])) == ()
+    assert [trial.id for trial in study_of(half).best] == ["3"]
+    assert study_of(job([L2], [])).best == ()
 
 
 def test_a_value_of_zero_that_json_leaves_out_counts_as_zero() -> None:
     """Protobuf's JSON omits a metric value of 0; it must not vanish, nor NaN as text count."""
     study = job([L2], [({"l2": 0.1}, 0.0), ({"l2": 0.1}, 0.5), ({"l2": 0.2}, "NaN")], goal="MINIMIZE")
     del study["trials"][0]["finalMeasurement"]["metrics"][0]["value"]
-    assert [trial.id for trial in trials.best(study)] == ["1"]
+    assert [trial.id for trial in study_of(study).best] == ["1"]
 
 
 def test_the_sdk_s_dictionaries_are_read_too() -> None:
@@ -96,8 +102,8 @@ def test_the_sdk_s_dictionaries_are_read_too() -> None:
         }
         for row in rest["trials"]
     ]
-    assert trials.results(sdk) == trials.results(rest)
-    assert trials.table(sdk) == trials.table(rest)
+    assert study_of(sdk).trials == study_of(rest).trials
+    assert study_of(sdk).table() == study_of(rest).table()
 
 
 def two_goals(*values: tuple[float, float]) -> dict[str, Any]:
@@ -111,19 +117,19 @@ def two_goals(*values: tuple[float, float]) -> dict[str, Any]:
 def test_several_objectives_give_the_pareto_set() -> None:
     """Every trial that no other beats in both goals, the best first goal first."""
     study = two_goals((0.9, 100.0), (0.8, 10.0), (0.7, 50.0), (0.95, 300.0), (0.8, 11.0))
-    assert [trial.id for trial in trials.best(study)] == ["4", "1", "2"]
+    assert [trial.id for trial in study_of(study).best] == ["4", "1", "2"]
 
 
 def test_a_safety_metric_excludes_trials() -> None:
     """A trial over the threshold is not the best, whatever its accuracy."""
     study = two_goals((0.9, 100.0), (0.8, 10.0))
     study["studySpec"]["metrics"][1]["safetyConfig"] = {"safetyThreshold": 50}
-    assert [trial.id for trial in trials.best(study)] == ["2"]
+    assert [trial.id for trial in study_of(study).best] == ["2"]
 
 
 def test_table_lists_the_best_first_and_what_does_not_count_last() -> None:
     """One row per trial, the same columns in each, with the reason of infeasible ones."""
-    rows = trials.table(job([L2, BATCH, OPTIMIZER], [({**v, "optimizer": "adam"}, a) for v, a in ROWS]))
+    rows = study_of(job([L2, BATCH, OPTIMIZER], [({**v, "optimizer": "adam"}, a) for v, a in ROWS])).table()
     assert [row["trial"] for row in rows] == ["3", "5", "1", "2", "4"]
     assert {tuple(row) for row in rows} == {("trial", "state", "parameters", "metrics", "seconds", "note")}
     assert {tuple(row["parameters"]) for row in rows} == {("l2", "batch_size", "optimizer", "momentum")}
@@ -136,7 +142,7 @@ def test_parameters_keep_their_own_columns() -> None:
     clash = job([{**L2, "parameterId": name} for name in ("state", "note", "trial", "accuracy")], [
         ({"state": 0.1, "note": 0.2, "trial": 0.3, "accuracy": 0.4}, 0.9)
     ])  # fmt: skip
-    (row,) = trials.table(clash)
+    (row,) = study_of(clash).table()
     assert (row["state"], row["note"], row["trial"]) == ("SUCCEEDED", "best", "1")
     assert row["parameters"] == {"state": 0.1, "note": 0.2, "trial": 0.3, "accuracy": 0.4}
     headings, ((*cells,),) = trials.columns([row])

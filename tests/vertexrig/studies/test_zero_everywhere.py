@@ -16,7 +16,7 @@ from vertexrig import spec
 from vertexrig.bring import convert, edit, pull
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project import config
-from vertexrig.results import trials
+from vertexrig.results.study import read
 from vertexrig.studies import follow_up, promote
 from vertexrig.studies.outcome import outcome
 from vertexrig.studies.reproduce import reproduction
@@ -92,7 +92,7 @@ def test_what_is_zero_empty_or_false_goes_through(
     before = rendered(text, "tune")
     assert {f"--{name}={value.strip(chr(34))}" for name, value in args.items()} == set(before.pools[0].args)
     job = described(before)
-    assert trials.study_spec(job) == before.study
+    assert read(RemoteJob(job)).spec == before.study
     again = reproduction(RemoteJob(job), project="my-project", again="").yaml
     assert meant(spec.parse(again, kind="HyperparameterTuningJob", for_gcloud=False)) == meant(before)
     pulled = pull.pulled(pull.wanted(pull.resource(json.dumps(job), "j"), "j"), "pulled", "", FILE)
