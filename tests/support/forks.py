@@ -55,9 +55,10 @@ class Forks:
     """The process that has made the imports, from the first request on; `env` and `options` of Python are what it is started with."""
 
     def __init__(
-        self, env: Mapping[str, str], imports: Sequence[str] = TENSORFLOW, options: Sequence[str] = ()
-    ) -> None:
-        self.env, self.imports, self.options = dict(env), imports, options
+        self, env: Mapping[str, str], imports: Sequence[str] = TENSORFLOW, options: Sequence[str] = (),
+        python: str = sys.executable,
+    ) -> None:  # fmt: skip
+        self.env, self.imports, self.options, self.python = dict(env), imports, options, python
         self.server: subprocess.Popen[str] | None = None
         self.made: list[Forked] = []
         self.lock = threading.Lock()
@@ -75,7 +76,7 @@ class Forks:
         with self.lock:
             if self.server is None:
                 self.server = subprocess.Popen(
-                    [sys.executable, *self.options, __file__, *self.imports],
+                    [self.python, *self.options, __file__, *self.imports],
                     env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 )  # fmt: skip
                 threading.Thread(target=self._read, daemon=True).start()

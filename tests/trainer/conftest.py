@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -55,8 +56,9 @@ class Launched:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.out_path, self.err_path = folder / f"{name}.out", folder / f"{name}.err"
-        if forks is not None and command[:3] == [sys.executable, "-m", "trainer.task"] and forks.can(env):
-            self.process = forks.start(command[3:], env, self.out_path, self.err_path, folder)
+        if forks is not None and command[:2] == [forks.python, "-m"] and forks.can(env):
+            streams = self.out_path, self.err_path
+            self.process = forks.start(command[3:], env, *streams, folder, module=command[2])
             return
         with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
             self.process = subprocess.Popen(command, env=dict(env), stdout=out, stderr=err, cwd=folder,
@@ -197,3 +199,15 @@ def summary(folder: Path) -> dict[str, Any]:
 def metrics(folder: Path) -> list[dict[str, str]]:
     """The rows of the metric file of a run in `folder`."""
     return [json.loads(line) for line in (folder / "metrics" / "output.metrics").read_text().splitlines()]
+
+
+def digests(processes: Mapping[str, Launched]) -> set[str]:
+    """The hashes of the weights that the processes told."""
+    return {found for process in processes.values() for found in re.findall(r"best weights: sha256 (\w+)", process.err)}
+
+
+def finish(processes: Mapping[str, Launched]) -> None:
+    """All processes end with 0."""
+    for name, process in processes.items():
+        ended = process.wait()
+        assert ended.code == 0, f"{name}: {ended.text[-4000:]}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.forks import Forks
 from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, summary
 
 OLD = os.environ.get("TRAINER_OLD_PYTHON", "")
@@ -19,10 +21,10 @@ needs_old = pytest.mark.skipif(not OLD, reason="TRAINER_OLD_PYTHON names no Pyth
                                                "tests/trainer/old_python.sh makes one")  # fmt: skip
 
 
-@pytest.fixture
-def sdist(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source distribution, built from a copy."""
-    copy = tmp_path / "source"
+    copy = tmp_path_factory.mktemp("sdist") / "source"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "dist", "build"))
     subprocess.run([sys.executable, "setup.py", "-q", "sdist", "--formats=gztar"], cwd=copy, check=True,
                    capture_output=True, timeout=300)  # fmt: skip
@@ -86,41 +88,61 @@ print(framework.tf.COLLECTED, gc.isenabled(), gc.get_freeze_count() > 1000)
     assert ended.stdout.split()[-3:] == ["False", "True", "True"], ended.stderr
 
 
-@needs_old
-def test_sdist_installs_and_trains_on_the_containers_python(
-    sdist: Path, launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
-) -> None:
-    """Pip installs the sdist for Python 3.10, and a chief and a worker of it train there."""
-    place = tmp_path / "installed"
+@pytest.fixture(scope="module")
+def forks(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What has imported the container's TensorFlow, and finds the trainer where the container's pip has installed it."""
+    place = tmp_path_factory.mktemp("installed")
     subprocess.run([OLD, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(place),
                     str(sdist)], check=True, timeout=400)  # fmt: skip
-    processes = launch_cluster(
-        {"chief": 1, "worker": 1}, *QUICK, "--epochs=5", python=OLD, env={"PYTHONPATH": str(place)}
-    )
-    for process in processes.values():
-        assert process.wait().code == 0, process.err
-    told = summary(tmp_path)
-    assert told["processes"] == 2 and told["accuracy"] >= 0.9 and told["tensorflow"].startswith("2.17")
+    env = environment(tmp_path_factory.mktemp("forks"), {"PYTHONPATH": str(place)})
+    with contextlib.closing(Forks(env, python=OLD)) as made:
+        yield made
 
 
 @needs_old
-def test_parameter_servers_on_the_containers_tensorflow(
-    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+@pytest.mark.parametrize(
+    ("roles", "strategy"),
+    [({"chief": 1, "worker": 1}, "multi-worker"), ({"chief": 1, "worker": 1, "ps": 1}, "parameter-server")],
+    ids=["multi-worker", "parameter-server"],
+)
+def test_sdist_installs_and_trains_on_the_containers_python(
+    forks: Forks,
+    launch_cluster: Callable[..., dict[str, Launched]],
+    tmp_path: Path,
+    roles: dict[str, int],
+    strategy: str,
 ) -> None:
-    """Chief, worker and ps train there."""
-    processes = launch_cluster({"chief": 1, "worker": 1, "ps": 1}, *QUICK, python=OLD)
-    assert processes["chief-0"].wait().code == 0, processes["chief-0"].err
-    assert summary(tmp_path)["strategy"] == "parameter-server"
+    """Pip installs the sdist for Python 3.10, and a cluster of it trains there."""
+    processes = launch_cluster(roles, *QUICK, "--epochs=5", python=OLD, env={"PYTHONPATH": forks.env["PYTHONPATH"]})
+    for name, process in processes.items():
+        if strategy == "multi-worker" or name == "chief-0":  # the others serve until the service ends them
+            assert process.wait().code == 0, process.err
+    told = summary(tmp_path)
+    assert told["strategy"] == strategy and told["processes"] == 2
+    assert told["accuracy"] >= 0.9 and told["tensorflow"].startswith("2.17")
 
 
 @needs_old
-def test_library_tests_on_the_containers_python(tmp_path: Path) -> None:
+def test_library_tests_on_the_containers_python(forks: Forks, tmp_path: Path) -> None:
     """The tests of flags, clusters, data and models pass there too."""
     tests = Path(__file__).parent
     names = ["cluster", "data", "models"]
-    quick = "not resnet50 and not efficientnet and not mobilenet and not fine_tune and not imagenet"
+    quick = "not resnet50 and not efficientnet"
+    words = [
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(tests),
+        "-k",
+        quick,
+    ]
     files = [str(tests / f"test_trainer_{name}.py") for name in names]
-    ended = subprocess.run([OLD, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-c", os.devnull,
-                            "--rootdir", str(tests), "-k", quick, *files], env=environment(tmp_path), capture_output=True, text=True,
-                           timeout=800)  # fmt: skip
-    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
+    env = environment(tmp_path, {"PYTHONPATH": forks.env["PYTHONPATH"]})
+    ended = Launched([OLD, "-m", *words, *files], env, tmp_path, "tests", forks).wait(800)
+    assert ended.code == 0, ended.out[-4000:] + ended.err[-2000:]

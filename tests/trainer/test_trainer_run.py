@@ -137,14 +137,6 @@ def test_a_lost_loss_stops_the_run_with_the_steps(launch: Callable[..., Launched
     assert not (tmp_path / "metrics" / "output.metrics").exists()
 
 
-@pytest.mark.whole
-def test_early_stopping_keeps_the_best(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """With a patience of 2 and no learning the run ends after 3 epochs, with the weights of the first."""
-    ended = launch(*QUICK, "--epochs=50", "--learning_rate=0", "--patience=2").wait()
-    assert ended.code == 0, ended.err
-    assert summary(tmp_path)["epochs"] == 3 and summary(tmp_path)["best_epoch"] == 1
-
-
 def test_without_vertex_the_outputs_are_local(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """With none of the service's variables everything goes below --output_dir."""
     env = dict.fromkeys(("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"), "")
@@ -167,16 +159,25 @@ def test_train_on_records_with_a_backbone(launch: Callable[..., Launched], tmp_p
     assert ended.code == 0, ended.err
     told = summary(tmp_path)
     assert told["training_examples"] == 32 and told["image_shape"] == [32, 32, 3] and np.isfinite(told["val_loss"])
+    assert told["parameters"] == 2_257_984 + 3 * (
+        1_280 + 1
+    )  # MobileNetV2 without its top, and a layer for three classes
 
 
 @pytest.mark.whole
-def test_train_on_csv_with_virtual_epochs(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """A CSV file of images, and an epoch shorter than the data."""
+def test_train_on_csv_with_virtual_epochs_until_nothing_improves(
+    launch: Callable[..., Launched], tmp_path: Path
+) -> None:
+    """A CSV file of images, and an epoch shorter than the data. With a patience of 2 and no learning the run ends after 3
+    epochs, with the weights of the first.
+    """
     path = makers.csv_images(tmp_path / "data", 30)
-    ended = launch(*QUICK, f"--data=csv:{path}", "--image_size=16", "--batch_size=4", "--examples_per_epoch=8").wait()
+    ended = launch(*QUICK, f"--data=csv:{path}", "--image_size=16", "--batch_size=4", "--examples_per_epoch=8", "--epochs=50",
+                   "--learning_rate=0", "--patience=2").wait()  # fmt: skip
     assert ended.code == 0, ended.err
     told = summary(tmp_path)
-    assert (told["steps"], told["classes"]) == (4, ["cat", "dog"])
+    assert (told["steps"], told["classes"]) == (6, ["cat", "dog"])
+    assert told["epochs"] == 3 and told["best_epoch"] == 1
 
 
 BAD = {
@@ -239,5 +240,6 @@ def test_a_disk_that_is_full_ends_the_run_and_loses_nothing(
     assert ended.code == 1 and "Traceback" not in ended.err, ended.err
     assert "error: cannot write to " in ended.err and "File too large" in ended.err
     assert not (tmp_path / "model").exists() and list((tmp_path / "tmp").iterdir()) == []
-    again = launch(*flags, name="again").wait()
-    assert again.code == 0 and summary(tmp_path)["epochs"] == 1, again.err
+    if kib == 180:
+        again = launch(*flags, name="again").wait()
+        assert again.code == 0 and summary(tmp_path)["epochs"] == 1, again.err
