@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from urllib.request import getproxies_environment
 
-import requests
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -48,6 +47,8 @@ class PublicBuckets:
 
 def _read(request: Request, url: str) -> Response:
     """Return the real host's answer."""
+    import requests  # a tenth of the server's start, and most servers read no public bucket
+
     session = requests.Session()
     # Not from the environment: requests would take a login from ~/.netrc. The proxy is the user's, unless it is ours.
     session.trust_env = False
