@@ -16,6 +16,7 @@ from localvertex import bindings, server
 from localvertex.front import rpc_convert as convert
 from tests.support.jobkit import job, pool
 from tests.support.rpckit import PARENT, STUDY, client, serving
+from tests.support.tools import examples
 from tests.support.web import http
 from vertexrig.spec import messages
 
@@ -160,7 +161,7 @@ def test_both_ways_give_the_same(here: server.RunningServer, channel: grpc.Chann
     """
     answered: set[str] = set()
 
-    @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(100, 200), suppress_health_check=list(HealthCheck))
     @given(requests())
     def compared(asked: tuple[str, str, Any]) -> None:
         if compare(here, channel, ids, *asked):

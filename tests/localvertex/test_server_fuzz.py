@@ -15,6 +15,7 @@ from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support.jobkit import PARENT, job, pool
+from tests.support.tools import examples
 
 SPEC = job(
     pool("pass", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=1), pool("pass"),
@@ -86,7 +87,7 @@ def good(answer: httpx.Response) -> None:
         assert error["code"] == answer.status_code and error["message"] and (error.get("status") or error["errors"])
 
 
-LOOSE = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+LOOSE = settings(max_examples=examples(60, 300), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.whole

@@ -385,7 +385,7 @@ START = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(100, 600), deadline=None)
+@settings(max_examples=examples(50, 600))
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
     start=START,
@@ -413,7 +413,7 @@ def test_nonsense_is_never_a_500(
     assert answer.status_code < 500
 
 
-@settings(max_examples=examples(40, 200), deadline=None)
+@settings(max_examples=examples(40, 200))
 @given(
     st.binary(max_size=80),
     st.sampled_from([b"", b"--b\r\n\r\n{}\r\n--b\r\n\r\n", b"--b\r\nContent-Type: application/http\r\n\r\n"]),
@@ -428,7 +428,7 @@ def test_broken_multipart(base: str, tail: bytes, head: bytes) -> None:
 
 @given(data=st.binary(max_size=300), feed=st.sampled_from([b"\r\n", b"\n"]))
 @example(data=b"ends in \r", feed=b"\n")
-@settings(max_examples=examples(30, 200), deadline=None)
+@settings(max_examples=examples(30, 200))
 def test_multipart_keeps_every_byte(base: str, data: bytes, feed: bytes) -> None:
     """The media of a multipart upload comes back byte for byte, whatever line ends it holds."""
     head = b'--b\nContent-Type: application/json\n\n{"name": "mp"}\n--b\nContent-Type: a/b\n\n'

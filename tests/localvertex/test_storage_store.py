@@ -182,7 +182,7 @@ def test_symbolic_links_lead_nowhere(store: ObjectStore, tmp_path: Path) -> None
     assert sorted(p.name for p in secret.iterdir()) == ["key"] and (secret / "key").read_text() == "secret"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("ab/.", min_size=1, max_size=6), min_size=1, max_size=8, unique=True), st.data())
 def test_a_listing_is_what_was_put(
     tmp_path_factory: pytest.TempPathFactory, every: list[str], data: st.DataObject

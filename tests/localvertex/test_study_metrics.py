@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localvertex.jobs.metrics import MetricFile
+from tests.support.tools import examples
 
 
 def reader(path: Path, *ids: str, started: float | None = None, after: float = -1.0) -> MetricFile:
@@ -147,7 +148,7 @@ def test_a_huge_file_is_read_from_its_tail(tmp_path: Path) -> None:
     assert seen(reader(path)) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150))
 @given(
     st.lists(
         st.binary(max_size=60)
@@ -169,7 +170,7 @@ def test_whatever_stands_in_the_file_is_survived(tmp_path_factory: pytest.TempPa
     assert file.explain()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 100))
 @given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 12))
 def test_appended_lines_arrive_exactly_once(
     tmp_path_factory: pytest.TempPathFactory, values: list[int], stops: list[int], window: int

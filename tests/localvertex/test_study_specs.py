@@ -111,7 +111,7 @@ def size_by_hand(specs: list[dict[str, Any]]) -> int:
     return total
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(parameters(continuous=False))
 def test_grid_enumerates_exactly_the_product(specs: list[dict]) -> None:
     """As many combinations as counted by hand, no two alike, each in the space, and reading one gives it back."""
@@ -126,7 +126,7 @@ def test_grid_enumerates_exactly_the_product(specs: list[dict]) -> None:
         assert [value for _, value in placed.values()] == [entry["value"] for entry in row]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(study_specs(), st.integers(0, 2**40))
 def test_every_suggestion_lies_in_the_space(spec: dict, seed: int) -> None:
     """Each suggested value is finite, of the right type and in bounds, and just the active parameters are there."""
@@ -160,7 +160,7 @@ def play(engine: StudyEngine, first: int, last: int) -> list[Any]:
     return made
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(study_specs(), st.integers(0, 2**40), st.integers(0, 14))
 def test_same_seed_same_trials_however_often_it_is_rebuilt(spec: dict, seed: int, prefix: int) -> None:
     """A study goes on after a rebuild as it would have without, running and infeasible trials included."""
@@ -183,7 +183,7 @@ def _rarely_new() -> dict[str, object]:
     return {"metrics": [{"metricId": "m", "goal": "MAXIMIZE"}], "parameters": [parameter]}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @example(_rarely_new(), 1)
 @given(study_specs(), st.integers(0, 2**40))
 def test_no_combination_is_made_twice_while_there_are_others(spec: dict, seed: int) -> None:
