@@ -164,14 +164,13 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
 
 @pytest.mark.whole
 def test_stream_logs(ai: Gcloud, here: server.RunningServer) -> None:
-    """stream-logs shows what every replica said, under its name, and ends for a job that has ended.
+    """stream-logs shows what every replica said, once, in order and under its name, and ends for a job that has ended.
 
     gcloud 528 reads the job once, when it begins: a stream begun while the job ran goes on until it is interrupted.
     """
     code = "print('first from', json.loads(os.environ['CLUSTER_SPEC'])['task']['type'], flush=True)\n"
-    chief = (
-        code + "import time; time.sleep(1)\nprint(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
-    )
+    chief = f"{code}for n in range(30): print('line', n)\nimport time; time.sleep(1)\n"
+    chief += "print(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
     api = Api(here.url)
     name = api.create(job(pool(chief), pool(code + WAIT)))["name"]
     api.wait(name)
@@ -180,6 +179,12 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer) -> None:
     for text in ("first from workerpool0", "structured", "ZeroDivisionError", "workerpool1-0", "Job failed"):
         assert text in said, said
     rows = [line.split("\t") for line in streamed.stdout.splitlines()]
+    lines = [(severity, task, text) for severity, _, task, text in rows if text.startswith("line ")]
+    assert lines == [("INFO", "workerpool0-0", f"line {number}") for number in range(30)]
+    assert {(severity, text) for severity, *_, text in rows} >= {
+        ("WARNING", "structured"),
+        ("ERROR", "ZeroDivisionError: division by zero"),
+    }
     ours = ("Difference: ", "Hint: ")
     service = [(severity, text) for severity, _, task, text in rows if task == "service" and not text.startswith(ours)]
     assert service[:6] == [("INFO", text) for text in (*servicelog.BEFORE, servicelog.RUNNING)]
