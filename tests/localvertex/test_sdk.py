@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -222,9 +223,12 @@ def test_a_parent_model_that_is_not_there(sdk: Any) -> None:
 @pytest.mark.parametrize("sdk", ["grpc"], indirect=True)
 def test_event_files_are_uploaded(sdk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK's uploader copies event files into a TensorBoard, from which their values are read again."""
-    # TensorBoard then reads files by itself; it would import TensorFlow for it.
+    # TensorBoard then reads files by itself; it would import TensorFlow for it. The SDK takes TensorFlow's file system alone.
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
+    from tensorboard.compat import tensorflow_stub
     from tensorboard.summary import Writer
+
+    monkeypatch.setitem(sys.modules, "tensorflow", Mock(io=tensorflow_stub.io))
 
     writer = Writer(str(tmp_path / "logs/train"))
     for step in range(3):
