@@ -133,7 +133,7 @@ def of_language(tmp_path: Path, containers: Path) -> Callable[[str], tuple[str, 
         if language == "java":
             run = functools.partial(subprocess.run, check=True, capture_output=True)
             modules = "--add-modules=java.net.http,jdk.crypto.ec"
-            run([need("jlink"), modules, "--strip-debug", f"--output={folder}/root/opt/jre"])
+            run([need("jlink"), modules, f"--output={folder}/root/opt/jre"])
             run([need("javac"), "-d", f"{folder}/root/opt", str(FETCH)])
             binaries = [folder / "root/opt/jre/bin/java", *folder.glob("root/opt/jre/lib/**/*.so")]
             words = ["/opt/jre/bin/java", "-cp", "/opt", "Fetch"]

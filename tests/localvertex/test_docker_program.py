@@ -62,48 +62,52 @@ def create(image: str, *more: str) -> list[str]:
     return [*words, f"--worker-pool-spec={spec}", *more]
 
 
+LACKING = """echo "$*" >> "$ASKED"; [ "$1" = info ] && echo '{"ServerVersion": "5"}'"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A docker that has no image and can pull none, and the file with what it was asked."""
+    monkeypatch.delenv(engine.VARIABLE)
+    monkeypatch.setenv("PATH", program(tmp_path, "docker", LACKING))
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    return tmp_path / "asked"
+
+
+def listed(folder: Path, name: str) -> list[bool]:
+    """Whether an image is listed by each choice of an engine."""
+    return [name in image_stand_ins.digests(folder / "state", choice) for choice in ("auto", "none", "docker")]
+
+
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-def test_autopackaging_without_an_engine(tmp_path: Path) -> None:
-    """`local-package-path` of gcloud trains the folder's module with its requirements where no engine answers."""
+def test_autopackaging_without_an_engine(tmp_path: Path, asked: Path) -> None:
+    """By `--engine none`, `local-package-path` of gcloud trains the folder's module with its requirements in a stand-in, and asks
+    no engine.
+    """
     package(
         tmp_path,
         "import sys, helper, six\nassert six.__version__ == '1.16.0'\nprint(helper.NAME)\nsys.exit(len(sys.argv) - 2)\n",
     )
     (tmp_path / "requirements.txt").write_text("six==1.16.0\n")
-    done = run(tmp_path, *create(PREBUILT, "--args=one"), **{engine.VARIABLE: "none"})
+    done = run(tmp_path, *create(PREBUILT, "--args=one"), options=("--engine", "none"))
     assert "  packaged  SUCCEEDED\n" in done.stderr, done.stderr
     (made,) = image_stand_ins.every(tmp_path / "state")
     assert made.base == PREBUILT and made.name.startswith("gcr.io/") and not (Path(made.folder) / "state").exists()
-
-
-LACKING = """echo "$*" >> "$ASKED"; [ "$1" = info ] && echo '{"ServerVersion": "5"}'"""
+    assert not asked.exists() and listed(tmp_path, made.name) == [True, True, False]
 
 
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-@pytest.mark.parametrize(("options", "pulled"), [((), True), (("--engine", "none"), False)], ids=["auto", "none"])
-def test_autopackaging_without_the_executor_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], pulled: bool
-) -> None:
-    """`local-package-path` trains in a stand-in where the engine neither has nor can pull the executor image, and by `--engine none`,
-    which asks no engine.
-    """
-    monkeypatch.delenv(engine.VARIABLE)
+def test_autopackaging_without_the_executor_image(tmp_path: Path, asked: Path) -> None:
+    """`local-package-path` trains in a stand-in where the engine neither has nor can pull the executor image."""
     package(tmp_path, "import helper\nprint(helper.NAME)\n")
-    monkeypatch.setenv("PATH", program(tmp_path, "docker", LACKING))
-    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
-    done = run(tmp_path, *create(PREBUILT), options=options)
+    done = run(tmp_path, *create(PREBUILT))
     assert "  packaged  SUCCEEDED\n" in done.stderr, done.stderr
     (made,) = image_stand_ins.every(tmp_path / "state")
     assert made.base == PREBUILT and Path(made.folder, "helper.py").is_file()
-    asked = (tmp_path / "asked").read_text() if pulled or (tmp_path / "asked").exists() else ""
-    assert (f"pull {PREBUILT}\n" in asked) is pulled and "build" not in asked and bool(asked) is pulled
-    choices = ("auto", "none", "docker")
-    listed = [made.name in image_stand_ins.digests(tmp_path / "state", choice) for choice in choices]
-    assert listed == [True, True, False]
+    assert f"pull {PREBUILT}\n" in asked.read_text() and "build" not in asked.read_text()
+    assert listed(tmp_path, made.name) == [True, True, False]
     (log,) = (tmp_path / "state/jobs").glob("*/logs/service.log")
-    assert (
-        f"to run it: `docker pull {PREBUILT}`, and run the command again that built it" in log.read_text()
-    ) is pulled
+    assert f"to run it: `docker pull {PREBUILT}`, and run the command again that built it" in log.read_text()
 
 
 DOCKERFILE = f'FROM {PREBUILT}\nCOPY ["task.py", "task.py"]\nENTRYPOINT ["python3", "task.py"]\n'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localvertex.runner import Line, RunOptions, packages, pythons
-from tests.support.jobkit import IMAGE, container, job, output, pool, run_job, sdist
+from tests.support.jobkit import IMAGE, container, job, output, pool, run_job, sdist, wheel
 from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)
@@ -128,11 +128,11 @@ def test_a_command_that_installs_changes_its_replica_alone(
     root: Path, tmp_path: Path, mapped: bool, user: str, start: list[str]
 ) -> None:
     """What a command's `pip install …` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
-    sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")
-    bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
+    name = wheel(root / "gs/packages", "extra", "print('extra ran')").name
+    bring = "pip3 install -q --no-index {user} /gcs/packages/{name} && python3 -m extra.task && command -v pytest && pytest --version"
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
     options = RunOptions(grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ())})
-    one, lines = container(image, *start, bring.format(user=user)), list[Line]()
+    one, lines = container(image, *start, bring.format(user=user, name=name)), list[Line]()
     done = run_job(job(one), root=root, on_line=lines.append, options=options)
     assert done.succeeded, (done.error, lines)
     texts = [line.text for line in lines]
