@@ -39,13 +39,10 @@ def save(model: Any, source: Source, path: str) -> None:
     """
     height, width, channels = source.image_shape
 
-    def answer(images: Any) -> dict[str, Any]:
-        probabilities = model(images, training=False)
-        return {"probabilities": probabilities, "label": tf.argmax(probabilities, axis=-1)}
-
     @tf.function(input_signature=[tf.TensorSpec((None, height, width, channels), tf.float32, name="images")])
     def serving_arrays(images: Any) -> dict[str, Any]:
-        return answer(images)
+        probabilities = model(images, training=False)
+        return {"probabilities": probabilities, "label": tf.argmax(probabilities, axis=-1)}
 
     def decode(content: Any) -> Any:
         image = tf.io.decode_image(content, channels=channels, expand_animations=False)
@@ -54,9 +51,10 @@ def save(model: Any, source: Source, path: str) -> None:
         return tf.clip_by_value(tf.round(resized), 0.0, 255.0)
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
-    def serving_bytes(image_bytes: Any) -> dict[str, Any]:
+    def serving_bytes(image_bytes: Any) -> Any:
         spec = tf.TensorSpec((height, width, channels), tf.float32)
-        return answer(tf.map_fn(decode, image_bytes, fn_output_signature=spec))
+        # The graph of the other signature, so that the model is traced once.
+        return serving_arrays(tf.map_fn(decode, image_bytes, fn_output_signature=spec))
 
     module = tf.Module()
     module.model_variables = list(model.weights)  # in the order of get_weights, for a later warm start
