@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from html.parser import HTMLParser
@@ -62,7 +61,7 @@ def inline(source: str, kind: str) -> tuple[list[str], str]:
 @example("1. a")
 @example("a #")
 @example("__0__")
-@settings(max_examples=examples(60, 5000), deadline=None)
+@settings(max_examples=examples(25, 5000), deadline=None)
 def test_a_name_in_markdown_is_plain_text(name: str) -> None:
     """In a heading, an item and a cell, a name is the text that it is, and nothing else."""
     wanted = plain(clean(name))
@@ -89,7 +88,7 @@ def test_a_name_in_markdown_is_plain_text(name: str) -> None:
 
 
 @given(NAMES)
-@settings(max_examples=examples(30, 2000), deadline=None)
+@settings(max_examples=examples(12, 2000), deadline=None)
 def test_a_name_in_code_html_xml_sarif_and_commands_is_text(name: str) -> None:
     """A span and a block of code, an element, an attribute, a message and a workflow command hold a name as text."""
     wanted = plain(clean(name))
@@ -130,7 +129,7 @@ def markdown_pages(name: str) -> dict[str, str]:
     )
     rehearsed = Rehearsal(name, "JOB_STATE_FAILED", name, 1.0, None, metrics={name: 1.0})
     return {
-        "job": report.page(study, name, record, attempted(name)),
+        "report": report.page(study, name, record, attempted(name)),
         "diff": diff.comment(name, [change], 1, [(name, None, rehearsed)]),
     }
 
@@ -180,13 +179,13 @@ def test_no_page_gets_another_structure_from_a_name() -> None:
             for one in PARSER.parse(source)
         ]
 
+    hostile = {**markdown_pages(HOSTILE), **html_pages(HOSTILE)}
     for kind, page in markdown_pages("zzz").items():
-        assert structure(markdown_pages(HOSTILE)[kind]) == structure(page), kind
+        assert structure(hostile[kind]) == structure(page), kind
     for kind, page in html_pages("zzz").items():
-        hostile = html_pages(HOSTILE)[kind]
         # a name with blanks makes more rows and spans of the same kind
-        assert set(map(str, Tags(hostile).tags)) == set(map(str, Tags(page).tags)), kind
-        assert not ACTS.search(hostile), kind
+        assert set(map(str, Tags(hostile[kind]).tags)) == set(map(str, Tags(page).tags)), kind
+        assert not ACTS.search(hostile[kind]), kind
 
 
 def test_each_form_of_output_has_one_function() -> None:
@@ -197,15 +196,7 @@ def test_each_form_of_output_has_one_function() -> None:
         for path in root.rglob("*.py"):
             text = path.read_text("utf-8")
             name = str(path.relative_to(root.parent))
-            imported = {
-                f"{node.module}.{one.name}" if isinstance(node, ast.ImportFrom) else one.name
-                for node in ast.walk(ast.parse(text))
-                if isinstance(node, (ast.Import, ast.ImportFrom))
-                for one in node.names
-            }
-            assert (
-                name in own or not {"html", "html.escape", "xml.sax.saxutils", "xml.sax.saxutils.escape"} & imported
-            ), name
+            assert name in own or not re.search(r"(?m)^\s*(from|import) (html|xml\.sax\.saxutils)( |$)", text), name
             assert name in {*own, "vertexrig/trigger/notify.py"} or not re.search(r"&(lt|#64|amp|quot);", text), name
 
 

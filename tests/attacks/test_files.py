@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
@@ -47,10 +47,12 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 # ---- templates
 
 
-def renderer(folder: Path, template: str) -> Renderer:
+def renderer(folder: Path, template: str, names: Iterable[str] = ()) -> Renderer:
+    """The renderer of a project whose job `evil` has this template; more jobs have templates of their names."""
     (folder / "templates").mkdir(exist_ok=True)
     (folder / "templates" / "evil.yaml.j2").write_text(template, encoding="utf-8")
-    return Renderer(config.loads(PROJECT, file=folder / "vertexrig.yaml", environ={}), load())
+    jobs = "".join(f"  {name}: {{topology: {name}, machine_type: n1-standard-4, timeout: 60s}}\n" for name in names)
+    return Renderer(config.loads(PROJECT + jobs, file=folder / "vertexrig.yaml", environ={}), load())
 
 
 GLOBALS = "__init__.__globals__['__builtins__']['__import__']('os').system('touch caught')"
@@ -70,15 +72,16 @@ ESCAPES = {
 }
 
 
-@pytest.mark.parametrize("template", ESCAPES.values(), ids=ESCAPES)
-def test_a_template_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+def test_a_template_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What leads from a template to Python is an error that names the template and the line; nothing is run or changed."""
     monkeypatch.chdir(tmp_path)
-    made = renderer(tmp_path, f"\nworkerPoolSpecs: {template}\n")
-    with pytest.raises(TemplateError, match=r"^evil\.yaml\.j2:2: "):
-        made.render("evil")
-    assert not (tmp_path / "caught").exists()
-    assert not made.loaded.project.jobs["evil"].env
+    made = renderer(tmp_path, "", ESCAPES)
+    for name, template in ESCAPES.items():
+        (tmp_path / "templates" / f"{name}.yaml.j2").write_text(f"\nworkerPoolSpecs: {template}\n", encoding="utf-8")
+        with pytest.raises(TemplateError, match=rf"^{name}\.yaml\.j2:2: "):
+            made.render(name)
+        assert not (tmp_path / "caught").exists(), name
+        assert not made.loaded.project.jobs[name].env, name
 
 
 BOMBS = {
@@ -132,7 +135,7 @@ BOMBS = {
     "blocks": "{% for i in range(99999) %}{% set x %}" + "x" * 99999 + "{% endset %}{{ x }}{% endfor %}",
 }  # fmt: skip
 FEW = ("macro", "quotient", "comparison", "text", "doubling", "itself")
-OTHERS = tuple(name for name in BOMBS if name not in FEW)[:: 1 if LONG else 2]
+OTHERS = tuple(name for name in BOMBS if name not in FEW)[:: 1 if LONG else 3]
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(OTHERS, marks=pytest.mark.whole)], ids=["few", "others"])
@@ -302,13 +305,13 @@ def _cost(folder: Path, kind: str, number: int) -> float:
 @pytest.mark.whole
 def test_unknown_fields_cost_no_more_each_the_more_there_are(tmp_path: Path, kind: str) -> None:
     """Eight times as many unknown fields take at most twelve times the processor time."""
-    few, many = [_cost(tmp_path, kind, number) for number in (500, 4_000, 32_000)][1:]
+    few, many = [_cost(tmp_path, kind, number) for number in (500, 2_000, 16_000)][1:]
     assert many < 12 * few
 
 
-def test_a_check_of_960_kb_of_unknown_fields_calls_few_functions_for_each(tmp_path: Path) -> None:
-    """A check of a job of 69,000 unknown fields calls at most 60 functions for each: 46 on 2026-11-28, with its imports."""
-    (tmp_path / "many.yaml").write_text(FIELDS["job"][0](69_000), encoding="utf-8")
+def test_a_check_of_unknown_fields_calls_few_functions_for_each(tmp_path: Path) -> None:
+    """A check of a job of 20,000 unknown fields calls at most 60 functions for each, its imports included."""
+    (tmp_path / "many.yaml").write_text(FIELDS["job"][0](20_000), encoding="utf-8")
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -320,7 +323,7 @@ def test_a_check_of_960_kb_of_unknown_fields_calls_few_functions_for_each(tmp_pa
         assert typed("check", "many.yaml", cwd=tmp_path).exit_code == 1
     finally:
         sys.setprofile(None)
-    assert calls < 60 * 69_000
+    assert calls < 60 * 20_000
 
 
 def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,7 +74,7 @@ def hostile() -> Iterator[tuple[str, bytes]]:
     """Each hostile request with a name; none of them asks for a job in a way that the project file allows."""
     for method, path in itertools.product(METHODS, PATHS if LONG else PATHS[::2]):
         yield f"{method} {path}", _request(method, path, b'{"run": "no-such"}' if method == "POST" else b"")
-    for key, value in itertools.product(KEYS, VALUES if LONG else VALUES[::4]):
+    for key, value in itertools.product(KEYS, VALUES if LONG else VALUES[::8]):
         yield f"set {key}", _request("POST", "/", json.dumps({"run": "cpu", "set": {key: value}}).encode())
         yield f"args {key}", _request("POST", "/", json.dumps({"run": "cpu", "args": {key: value}}).encode())
     for number, body in enumerate(BODIES):
@@ -128,7 +128,7 @@ def test_hostile_requests_start_nothing(here: server.RunningServer, url: str) ->
 @pytest.mark.whole
 def test_concurrent_duplicates_of_many_requests(here: server.RunningServer, staged: Path, url: str) -> None:
     """Many requests, each delivered many times at once to two processes: each gets one job, and one 201."""
-    requests_, deliveries = (60, 40) if LONG else (6, 20)
+    requests_, deliveries = (60, 40) if LONG else (4, 12)
     with functions.serving(staged, clouds.variables(here)) as other, ThreadPoolExecutor(40) as pool:
         order = [number for _ in range(deliveries) for number in range(requests_)]
         bodies = [{"run": "cpu", "request_id": f"many-{number}"} for number in order]

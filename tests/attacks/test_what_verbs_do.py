@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.tools import REPOSITORY
+from tests.support.forks import Forks
+from tests.support.tools import REPOSITORY, forked, verb_forks
 from tests.vertexrig.cli.test_every_verb import ROWS, Row, Stage, built, stage, words_of
 
 __all__ = ["built", "stage"]  # fixtures
 
-HOOK = Path(__file__).with_name("audit")
+HOOKED = {"PYTHONPATH": f"{Path(__file__).with_name('audit')}:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1"}
 MORE = {"local run": Row(("--root", "nowhere", "--", sys.executable, "-c", "pass"), set(), (), "")}
 VERBS = {**{verb: row for verb, row in ROWS.items() if row is not None}, **MORE}
 SYSTEM = ("/proc", "/dev", "/sys", "/etc", "/usr", "/lib", "/opt", "/bin", "/root/.local/share/uv")
@@ -78,16 +79,29 @@ def seen(log: Path, stage: Stage) -> dict[str, set[str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def audited() -> Iterator[Forks]:
+    """The process that each verb is forked from, with the hook; its own imports are of no verb."""
+    forks = verb_forks(**HOOKED, AUDIT_LOG=os.devnull)
+    yield forks
+    forks.close()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.whole
-def test_a_verb_does_what_the_table_says(verb: str, stage: Stage, tmp_path: Path) -> None:
+def test_a_verb_does_what_the_table_says(verb: str, stage: Stage, audited: Forks, tmp_path: Path) -> None:
     """Every program that a verb starts, place it reads or writes, and host it calls stands in its row."""
     home = stage.folder.parent / "home"
     (home / ".ssh").mkdir(parents=True, exist_ok=True)
-    variables = {**os.environ, "AUDIT_LOG": str(tmp_path / "log"), "PYTHONPATH": f"{HOOK}:{REPOSITORY}", "HOME": str(home),
-                 "PYTHONDONTWRITEBYTECODE": "1", "VERTEXRIG_ENGINE": "auto"}  # fmt: skip
-    words = [sys.executable, "-m", "vertexrig", *words_of(verb, VERBS[verb].good, stage)]
-    done = subprocess.run(words, env=variables, cwd=stage.folder, capture_output=True, text=True, timeout=300)
+    variables = {
+        **os.environ,
+        **HOOKED,
+        "AUDIT_LOG": str(tmp_path / "log"),
+        "HOME": str(home),
+        "VERTEXRIG_ENGINE": "auto",
+    }
+    words = words_of(verb, VERBS[verb].good, stage)
+    done = forked(audited, "vertexrig", words, variables, stage.folder)
     assert done.returncode == VERBS[verb].ends, done.stderr
     found = seen(tmp_path / "log", stage)
     promised = documented()[verb]

@@ -65,6 +65,17 @@ def need(program: str) -> str:
     return available(program) or missing(f"{program} is not installed")
 
 
+def pip_install(python: str = sys.executable) -> list[str]:
+    """The words before those of `pip install`, with uv where it is there, since it is faster."""
+    uv = available("uv")
+    words = (
+        [uv, "pip", "install", "--python", python]
+        if uv
+        else [sys.executable, "-m", "pip", "--python", python, "install"]
+    )
+    return [*words, "--quiet"]
+
+
 def missing(why: str) -> NoReturn:
     """Skip a test for what users may not have; in CI it fails."""
     if os.environ.get("CI"):
@@ -128,15 +139,21 @@ def typed(*words: str, cwd: Path | None = None) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-@cache
-def _forks() -> Forks:
-    """The process that has imported the command line, for those that are forked from it; it ends with this one."""
+def verb_forks(**variables: str) -> Forks:
+    """A process that imports the command line, for those that are forked from it; with these variables."""
     from tests.support.forks import Forks
     from vertexrig.cli import OF_EMULATOR, VERBS
 
     verbs = [f"vertexrig.cli.{verb.replace('-', '_')}" for verb in VERBS if verb not in OF_EMULATOR]
     verbs += ["localvertex.cli.local", "localvertex.cli.rehearse"]
-    return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
+    imports = ["vertexrig.cli", *verbs, "vertexrig.spec.reading"]
+    return Forks({**os.environ, "PYTHONPATH": str(INSTALLED), **variables}, imports)
+
+
+@cache
+def _forks() -> Forks:
+    """The one of this session, which it ends."""
+    return verb_forks()
 
 
 GCLOUD = (
@@ -172,7 +189,7 @@ def gcloud_run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.Complet
     forks = _gcloud_forks()
     if forks is None:
         return subprocess.run(["gcloud", *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=180)
-    return _forked(forks, "gcloud", args, env, cwd)
+    return forked(forks, "gcloud", args, env, cwd)
 
 
 def module_run(
@@ -185,12 +202,13 @@ def module_run(
     if not _forks().can(variables):
         command = [sys.executable, "-m", module, *args]
         return subprocess.run(command, cwd=cwd, env=variables, input=stdin, capture_output=True, text=True, timeout=300)
-    return _forked(_forks(), module, args, variables, cwd, stdin)
+    return forked(_forks(), module, args, variables, cwd, stdin)
 
 
-def _forked(
+def forked(
     forks: Forks, module: str, args: Sequence[str], env: dict[str, str], cwd: Path, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
+    """`python -m MODULE ARGS`, forked from a process that has made its imports."""
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder, name) for name in ("in", "out", "err")]
         streams[0].write_text(stdin)

@@ -1,16 +1,25 @@
-"""Writes what a process, and each that it starts, does to files, programs and hosts into the file that AUDIT_LOG names, a JSON list per line."""
+"""Writes what a process, and each that it starts, does to files, programs and hosts into the file that AUDIT_LOG names, a JSON list per line.
+
+A process that is forked with another AUDIT_LOG writes into that one.
+"""
 
 import json
 import os
 import sys
 
-_LOG = os.open(os.environ["AUDIT_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+_LOGS: dict[str, int] = {}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
 
 
 def _note(kind: str, what: object) -> None:
-    os.write(_LOG, (json.dumps([kind, os.fsdecode(what) if isinstance(what, bytes) else str(what)]) + "\n").encode())
+    name = os.environ["AUDIT_LOG"]
+    if name not in _LOGS:
+        _LOGS[name] = -1  # to open it is an event, too
+        _LOGS[name] = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    if _LOGS[name] >= 0:
+        text = os.fsdecode(what) if isinstance(what, bytes) else str(what)
+        os.write(_LOGS[name], (json.dumps([kind, text]) + "\n").encode())
 
 
 def _hook(event: str, args: tuple) -> None:  # type: ignore[type-arg]

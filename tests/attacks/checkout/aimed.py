@@ -89,13 +89,13 @@ def aimed() -> Iterator[tuple[Trick, tuple[str, ...]]]:
         trick = Trick(f"check.baseline {path}", project("baseline: known.json", f"baseline: {path}"))
         yield from ((trick, verb) for verb in (("check",), WALKS[-1]))
     for name in ("../../outside/text", "trainer_pkg/../../../outside/text", "OUTSIDE/text", ".git/config", "a\nb"):
-        yield Trick(f"a commit with {name!r}", committed(name)), DIFF
-    yield Trick("a commit with a file that is a folder", committed("a", "a/b")), DIFF
-    yield Trick("a commit whose project file is no text", committed("vertexrig.yaml")), DIFF
+        yield Trick(f"commit with {name!r}", committed(name)), DIFF
+    yield Trick("commit with a file that is a folder", committed("a", "a/b")), DIFF
+    yield Trick("commit whose project file is no text", committed("vertexrig.yaml")), DIFF
     for verb in (("package",), ("image", "cpu", "--set", "trainer.image=build"), DIFF, PACKAGE, UP):
         yield Trick("modules of others", modules), verb
     for url in ("ext::SCRIPT", "ssh://host.invalid/x", "PLACE"):
-        yield Trick(f"a configuration of git with {url}", configured(url)), DIFF
+        yield Trick(f"configuration of git with {url}", configured(url)), DIFF
     for place in (".git", ".git/config", ".git/HEAD", ".git/objects"):
         yield from (
             (placed("git", place, kind), DIFF) for kind in ("absolute text", "absolute full", "absolute missing")
