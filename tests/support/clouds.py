@@ -62,8 +62,9 @@ def cloud(root: Path, **settings: Any) -> Iterator[RunningServer]:
     from localvertex import server
     from localvertex.jobs.settings import Settings
     from localvertex.runner import RunOptions
-    from tests.support.jobkit import sdist
+    from tests.support.jobkit import sdist, share_environments
 
+    share_environments(root / "vertex")
     options = settings.pop("options", None) or RunOptions(grace=0.5, slow_start=3600)
     with server.running(Settings(root / "vertex", slots=2, options=options, **settings)) as here:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task="")

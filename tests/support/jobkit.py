@@ -70,15 +70,18 @@ def wheel(folder: Path, name: str, task: str) -> Path:
     return path
 
 
-def with_trainer(root: Path, task: str = TASK) -> Path:
-    """A local Vertex's folder with the trainer in a bucket. Its packages are installed where those of all such folders of
-    this run of the tests are, so that the trainer is installed once.
-    """
-    sdist(root / "gs/packages/trainer.tar.gz", task=task)
+def share_environments(root: Path) -> None:
+    """Have a local Vertex's folder install packages where all such folders of this run of the tests do, each package once."""
     shared = environments()
     if shared is not None and not (root / "envs").exists():
         bind(root)
         (root / "envs").symlink_to(shared)
+
+
+def with_trainer(root: Path, task: str = TASK) -> Path:
+    """A local Vertex's folder with the trainer in a bucket."""
+    sdist(root / "gs/packages/trainer.tar.gz", task=task)
+    share_environments(root)
     return root
 
 

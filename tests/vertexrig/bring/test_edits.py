@@ -59,7 +59,7 @@ DATA = st.recursive(
 )
 
 
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(30, 1000), deadline=None)
 @given(
     before=st.dictionaries(KEYS, DATA, max_size=4),
     jobs=st.dictionaries(KEYS, DATA, max_size=3),

@@ -165,7 +165,7 @@ def test_a_job_pulled_into_a_project_with_others_renders_to_itself(name: str) ->
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 
 
-@settings(max_examples=examples(25, 400), deadline=None, derandomize=True)
+@settings(max_examples=examples(10, 400), deadline=None, derandomize=True)
 @given(
     args=st.lists(
         st.one_of(WORDS, WORDS.map("--a={}".format), st.sampled_from(["--b", "--c=1.50", "--d=true", "--e=1e5"])),

@@ -209,7 +209,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=examples(75, 1500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40, 1500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=VALUES)
 def test_overlay_of_any_shape(tmp_path: Path, value: object) -> None:
     """Whatever an overlay holds, it is either a configuration error or a catalog whose tables all come out."""

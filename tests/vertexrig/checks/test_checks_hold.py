@@ -85,7 +85,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.whole
-@settings(max_examples=examples(400, 4000), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120, 4000), suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(OF_TRAINERS) | st.sampled_from(CASES), st.data())
 def test_no_mutation_of_a_case_makes_a_rule_fail(case: Any, data: st.DataObject) -> None:
     """Jobs with the edits of up to three cases, and any values left out or replaced, give findings, never an exception."""
@@ -111,7 +111,7 @@ def test_no_mutation_of_a_case_makes_a_rule_fail(case: Any, data: st.DataObject)
     _hold(spec.parse(yaml.safe_dump(job, sort_keys=False)), data.draw(st.sampled_from(REGIONS)), trainer)
 
 
-@settings(max_examples=examples(100, 2000))
+@settings(max_examples=examples(40, 2000))
 @given(PLAIN)
 def test_no_yaml_of_any_shape_makes_a_rule_fail(data: Any) -> None:
     """Any YAML, taken for either resource, gives findings, never an exception."""

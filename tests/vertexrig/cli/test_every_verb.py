@@ -35,6 +35,7 @@ from vertexrig.project.local import LocalImage
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.submit.claims import Key
+from vertexrig.trigger import deploy
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
 PROGRAM = """
@@ -138,6 +139,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture
 def stage(built: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.chdir(built.folder)
+    monkeypatch.setattr(deploy, "account", lambda: "ana@example.com")  # gcloud takes a second to say it
     return built
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tools import typed, vertexrig
+from tests.support.tools import examples, typed, vertexrig
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.errors import FindingsError, UsageError
@@ -263,7 +263,7 @@ trees = st.recursive(
 
 @pytest.mark.whole
 @given(st.lists(trees, max_size=3), trees, trees, st.integers(-3, 3), st.integers(-3, 3))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(40, 1000))
 def test_any_file(pools: list[Any], scheduling: Any, study: Any, trials: int, parallel: int) -> None:
     """Whatever a file holds, it is explained or refused with a message."""
     job = {"workerPoolSpecs": [pool(), *pools], "scheduling": scheduling}

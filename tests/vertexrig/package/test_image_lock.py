@@ -65,7 +65,6 @@ def test_the_layers_really_install_and_the_program_starts(tmp_path: Path) -> Non
     """The RUN lines of the rendered Dockerfile, typed in a clean environment of this Python, install the locked
     requirements with their hashes and the trainer; the ENTRYPOINT then starts it.
     """
-    need("uv")
     task = "import six, sys\nprint('six', six.__version__, sys.prefix, *sys.argv[1:])\n"
     loaded = project(tmp_path, task=task, requires=("six",))
     done = vertexrig("image", "cpu", "--format=json", cwd=tmp_path)
@@ -74,7 +73,7 @@ def test_the_layers_really_install_and_the_program_starts(tmp_path: Path) -> Non
     assert "resolving" not in vertexrig("image", "cpu", cwd=tmp_path).stderr
     context, venv = Path(tmp_path, made["folder"]), tmp_path / "venv"
     text = (context / "Dockerfile").read_text()
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([need("uv"), "venv", "--quiet", "--seed", "--python", sys.executable, venv], check=True)
 
     def layer(start: str) -> subprocess.CompletedProcess[str]:
         line = next(line for line in text.splitlines() if line.startswith(f"RUN {start}"))

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.packages import PLAIN, SETUP, TRAINERS, small
+from tests.support.tools import examples
 from vertexrig.errors import PackageError
 from vertexrig.package.builder import Built, build
 from vertexrig.package.sources import gather, identify
@@ -168,7 +169,7 @@ def test_links_do_not_lead_in_circles(trainer: Path) -> None:
     assert identify(trainer) != plain
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(setup=st.binary(max_size=120), cfg=st.binary(max_size=80), requirements=st.binary(max_size=120))
 def test_no_content_crashes_identify(tmp_path: Path, setup: bytes, cfg: bytes, requirements: bytes) -> None:
     """Garbage in any of the files it reads is identified or refused with a PackageError."""

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tools import examples
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import config
 
@@ -272,7 +273,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.whole
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["project", "jobs", "sweeps", "schedules", "trigger", "trainer", "local", "labels", "silence"]),
@@ -287,7 +288,7 @@ def test_any_project_file_loads_or_is_one_error(data: dict[str, Any]) -> None:
         pass
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(st.text(max_size=40), st.sampled_from([None, "cpu", "sweep"]))
 def test_any_override_is_taken_or_is_one_error(override: str, target: str | None) -> None:
     """An override of any text is taken or gives a VertexrigError."""

@@ -23,7 +23,7 @@ from vertexrig.submit.reconcile import Reconciler, recorded
 
 LONG = os.environ.get("ATTACK") == "long"
 PARTS = 4
-SCHEDULES = 10_400 if LONG else 400
+SCHEDULES = 10_400 if LONG else 160
 
 
 @pytest.mark.parametrize(

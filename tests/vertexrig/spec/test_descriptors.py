@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.tools import REPOSITORY, brief
+from tests.support.tools import REPOSITORY, brief, pip_install
 from vertexrig.spec import descriptors, messages, strict
 
 TOOL = runpy.run_path(str(REPOSITORY / "tools/descriptors.py"))
@@ -155,10 +155,8 @@ def test_with_the_installed_protobuf(implementation: str) -> None:
 @pytest.mark.parametrize("version", brief(VERSIONS, 1))
 def test_with_other_protobufs(version: str, tmp_path: Path) -> None:
     """So do the last releases of protobuf's other major versions."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    done = subprocess.run(
-        [*command, "--target", str(tmp_path), f"protobuf=={version}"], capture_output=True, text=True, timeout=300
-    )
+    words = [*pip_install(), "--no-deps", "--target", str(tmp_path), f"protobuf=={version}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     if done.returncode and not os.environ.get("CI"):
         pytest.skip(f"no package registry can be reached: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr

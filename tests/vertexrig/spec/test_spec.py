@@ -247,7 +247,7 @@ NEAR = st.recursive(
 
 
 @pytest.mark.whole
-@settings(max_examples=examples(150, 3000), deadline=None)
+@settings(max_examples=examples(60, 3000), deadline=None)
 @given(JSON | NEAR, st.sampled_from([None, *spec.KINDS]))
 def test_any_data_is_read_and_what_is_kept_is_a_message(data: Any, kind: spec.Kind | None) -> None:
     """Whatever the shape of the data, reading it never raises, and what it keeps parses into Google's message."""
@@ -258,7 +258,7 @@ def test_any_data_is_read_and_what_is_kept_is_a_message(data: Any, kind: spec.Ki
     assert again.data == document.data and again.findings == ()
 
 
-@settings(max_examples=examples(50, 1000), deadline=None)
+@settings(max_examples=examples(25, 1000), deadline=None)
 @given(NEAR)
 def test_yaml_and_data_are_read_alike(data: Any) -> None:
     """Data written as YAML and read from it gives the same canonical data as the data itself."""

@@ -163,7 +163,7 @@ def test_what_is_no_yaml_has_its_likely_cause(text: str, line: int, words: str) 
     assert words in caught.value.message and caught.value.line == line and caught.value.fix
 
 
-@settings(max_examples=examples(150, 3000), deadline=None)
+@settings(max_examples=examples(60, 3000), deadline=None)
 @given(
     st.one_of(st.text(max_size=200), st.text(alphabet="ab:-[]{}&*!|>'\"%@` \n\t#?,<=0123456789.eE~\\", max_size=120))
 )

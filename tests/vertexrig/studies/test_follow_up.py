@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tools import REPOSITORY
+from tests.support.tools import REPOSITORY, examples
 from vertexrig import yamltext
 from vertexrig.bring import edit
 from vertexrig.errors import UsageError
@@ -90,7 +90,7 @@ def test_what_the_best_trials_say_decides(
     assert row == {"action": action, **expected}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 2000), deadline=None)
 @given(
     low=st.floats(-100, 100),
     width=st.floats(0.001, 1000),

@@ -130,7 +130,7 @@ SNIPPETS = [
 
 
 @pytest.mark.whole
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(25, 1000), deadline=None)
 @given(st.lists(st.sampled_from(SNIPPETS), max_size=12), st.lists(st.sampled_from(SNIPPETS), max_size=6))
 def test_no_arrangement_of_statements_crashes_it(first: list[str], second: list[str]) -> None:
     """Any mixture of the statements it looks for, in two modules that import each other, gives a value."""
@@ -141,7 +141,7 @@ def test_no_arrangement_of_statements_crashes_it(first: list[str], second: list[
     found.flag("x")  # whatever it finds, it does not fail
 
 
-@settings(max_examples=examples(60, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_no_bytes_crash_it(tmp_path: Path, data: bytes) -> None:
     """Garbage as a file or as an archive is read or reported."""
@@ -150,7 +150,7 @@ def test_no_bytes_crash_it(tmp_path: Path, data: bytes) -> None:
         assert isinstance(read(tmp_path / name, None if name.endswith(".py") else "trainer.task"), TrainerSource)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.integers(1, 200))
 def test_no_damage_to_real_code_crashes_it(tmp_path: Path, seed: int, size: int) -> None:
     """Real Python with a piece cut out anywhere is read or reported."""
@@ -160,7 +160,7 @@ def test_no_damage_to_real_code_crashes_it(tmp_path: Path, seed: int, size: int)
     assert isinstance(read(tmp_path / "task.py"), TrainerSource)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 500), deadline=None)
 @given(st.text(max_size=30))
 def test_no_module_name_crashes_it(name: str) -> None:
     """Any text may be given as the module's name."""

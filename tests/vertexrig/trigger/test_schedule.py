@@ -71,21 +71,21 @@ DATA: dict[str, Any] = {
 
 
 @pytest.mark.whole
-def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
+def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan prints a diff, apply makes it so and is idempotent, a change is one field, a schedule that goes is deleted, and
     a job made by somebody else with the real gcloud stays as it is.
     """
-    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
-    url = {"VERTEXRIG_LOCAL": here.url}
+    env = {**os.environ, **server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    monkeypatch.setenv("VERTEXRIG_LOCAL", here.url)
 
-    def run(*words: str, code: int = 0) -> str:
-        done = tools.vertexrig("schedule", *words, cwd=tmp_path, env=url)
-        assert done.returncode == code, done.stderr
+    def run(*words: str) -> str:
+        done = tools.typed("schedule", *words, cwd=tmp_path)
+        assert done.exit_code == 0, done.stderr
         return done.stdout + done.stderr
 
     def cloud(*words: str) -> subprocess.CompletedProcess[str]:
-        words = (gcloud, "scheduler", "jobs", *words, "--location=us-central1", "--format=json")
-        return subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+        words = ("scheduler", "jobs", *words, "--location=us-central1", "--format=json")
+        return tools.gcloud_run(*words, env=env, cwd=tmp_path)
 
     theirs = cloud("create", "http", "theirs", "--schedule=0 1 * * *", "--uri=http://127.0.0.1:9/")
     assert theirs.returncode == 0, theirs.stderr

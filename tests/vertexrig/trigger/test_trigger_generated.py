@@ -23,7 +23,7 @@ from vertexrig.trigger.app import Call, Trigger
 from vertexrig.trigger.request import RequestProblem
 
 LONG = os.environ.get("ATTACK") == "long"
-EACH = 2500 if LONG else 100
+EACH = 2500 if LONG else 40
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))
 INSIDES = re.compile(r'Traceback|File "|\bline \d+|\b[A-Za-z]+(?:Error|Exception)\b|site-packages|/vertexrig/')
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ import requests
 
 from localvertex import server
 from tests.support import clouds, functions
-from tests.support.tools import LONG, brief
+from tests.support.tools import LONG, brief, pip_install
 from vertexrig.trigger import stage
 
 
@@ -119,16 +119,13 @@ def test_in_a_clean_environment(here: server.RunningServer, staged: Path, tmp_pa
     clean = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(clean)], check=True)
     python = str(clean / "bin/python")
-    pip = [sys.executable, "-m", "pip", "--python", python]
-    installed = subprocess.run(
-        [*pip, "install", "--quiet", "--disable-pip-version-check", "-r", str(staged / "requirements.txt")],
-        capture_output=True, text=True, timeout=400,
-    )  # fmt: skip
+    words = [*pip_install(python), "-r", str(staged / "requirements.txt")]
+    installed = subprocess.run(words, capture_output=True, text=True, timeout=400)
     if installed.returncode and not os.environ.get("CI"):
         pytest.skip(f"no package registry can be reached: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
-    listed = subprocess.run([*pip, "list", "--format=json"], capture_output=True, text=True, check=True)
-    names = {row["name"].lower() for row in json.loads(listed.stdout)}
+    (folder,) = clean.glob("lib/python*/site-packages")
+    names = {one.name.lower() for one in distributions(path=[str(folder)])}
     assert not {name for name in names if name in ("vertexrig", "tensorflow") or name.startswith("google-cloud")}
     body = {"run": "sweep", "set": {"max_trial_count": 3}, "args": {"note": "clean"}}
     with functions.serving(staged, clouds.variables(here), python=python) as url:
