@@ -310,8 +310,8 @@ def test_unknown_fields_cost_no_more_each_the_more_there_are(tmp_path: Path, kin
 
 
 def test_a_check_of_unknown_fields_calls_few_functions_for_each(tmp_path: Path) -> None:
-    """A check of a job of 20,000 unknown fields calls at most 60 functions for each, its imports included."""
-    (tmp_path / "many.yaml").write_text(FIELDS["job"][0](20_000), encoding="utf-8")
+    """A check of a job of 40,000 unknown fields calls at most 60 functions for each: 52 on 2026-11-30, with its imports."""
+    (tmp_path / "many.yaml").write_text(FIELDS["job"][0](40_000), encoding="utf-8")
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -323,7 +323,7 @@ def test_a_check_of_unknown_fields_calls_few_functions_for_each(tmp_path: Path) 
         assert typed("check", "many.yaml", cwd=tmp_path).exit_code == 1
     finally:
         sys.setprofile(None)
-    assert calls < 60 * 20_000
+    assert calls < 60 * 40_000
 
 
 def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
