@@ -1,5 +1,5 @@
-"""The topology that no page rehearses, with this repository's own trainer. docs/rehearse.md trains `multi-worker` and `sweep`,
-examples/s3-multi-worker `parameter-server`, the demo `cpu`.
+"""The topology that no page rehearses, with this repository's own trainer. examples/s2-hands-on-ml trains `multi-worker`,
+examples/s3-multi-worker `parameter-server`, the demo `cpu` and `sweep`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def wait_for(seen: list[tuple[dict[str, str], bytes]], name: str) -> tuple[dict[
 
 @pytest.mark.whole
 def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
-    """Gcloud scheduler creates, runs, updates, pauses and describes a job, and it fires; docs/local.md lists, resumes and deletes one."""
+    """Gcloud scheduler creates, runs, updates, pauses, describes, resumes, lists and deletes a job, and it fires."""
     url, seen = server
     where = "--location=us-central1"
     gcloud(
@@ -84,6 +84,10 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
     job = json.loads(gcloud("scheduler", "jobs", "describe", "weekly", where, "--format=json", url=url).stdout)
     assert job["retryConfig"]["retryCount"] == 3 and job["timeZone"] == "Europe/Berlin"
     assert job["schedule"] == "*/5 * * * *" and job["httpTarget"]["headers"]["X-A"] == "b" and job["state"] == "PAUSED"
+    gcloud("scheduler", "jobs", "resume", "weekly", where, url=url)
+    assert "ENABLED" in gcloud("scheduler", "jobs", "list", where, url=url).stdout
+    gcloud("scheduler", "jobs", "delete", "weekly", where, url=url)
+    assert "weekly" not in gcloud("scheduler", "jobs", "list", where, url=url).stdout
     assert "us-central1" in gcloud("scheduler", "locations", "list", url=url).stdout
 
 

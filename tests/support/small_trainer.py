@@ -35,8 +35,10 @@ def main() -> None:
     task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
     if task["type"] not in ("chief", "master"):
         return
+    for epoch in range(int(told.epochs)):
+        print(f"epoch {epoch + 1}/{int(told.epochs)}: step 14, loss 0.5, accuracy 0.5, val_loss 0.5, val_accuracy 0.5, 500 images/s")
     HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
-    model = Path(os.environ["AIP_MODEL_DIR"])
+    model = Path(os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/", 1))
     model.mkdir(parents=True, exist_ok=True)
     (model / "saved_model.pb").touch()  # what `register` looks for
     summary = model / "summary.json"
