@@ -19,7 +19,6 @@ from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support.tools import REPOSITORY
 from tests.support.web import http
-from tools import fidelity_page
 from tools.fidelity import manifest, mutation, score
 from tools.fidelity.breakages import ASKED, BREAKAGES, CONTROL
 from tools.fidelity.command import command, starting
@@ -120,19 +119,13 @@ def test_every_row_is_tried_counted_recorded_and_its_difference_decided(
     assert not re.search(r"my-project|fidelity-bucket|/tmp/|customJobs/\d|127\.0\.0\.1", text)
 
 
-def test_the_page_is_what_the_result_says() -> None:
-    """docs/fidelity.md is current: `make reference` writes it."""
-    assert (REPOSITORY / "docs/fidelity.md").read_text(encoding="utf-8") == fidelity_page.page()
-
-
 @pytest.mark.whole
-def test_rows_notice_breakages_of_the_local_vertex() -> None:
-    """Of a sample of the deliberate breakages each is noticed that was noticed when all were tried; the control is not."""
-    chosen = [one for one in BREAKAGES if one.name not in OURS.mutation["missed"]][::90]
+def test_rows_notice_a_breakage_of_the_local_vertex() -> None:
+    """A deliberate breakage is noticed, and the control is not; the CI job of breakages tries all of them."""
+    (chosen,) = (one for one in BREAKAGES if one.name == "an operation is below the location")
     with starting() as target:
-        found = mutation.noticed(OURS, chosen, target)
-    assert found.pop(CONTROL.name) == []
-    assert [name for name, rows in found.items() if not rows] == []
+        found = mutation.noticed(OURS, [chosen], target)
+    assert found.pop(CONTROL.name) == [] and found[chosen.name]
 
 
 def test_the_breakages_are_those_of_the_accepted_result() -> None:

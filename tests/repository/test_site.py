@@ -23,8 +23,7 @@ from vertexrig import __version__
 from vertexrig.checks import rules
 from vertexrig.spec.strict import READING_RULES
 
-PAGES = ("index", "tutorial", "check", "checks", "rules/accelerator-count", "trigger", "local", "local-coverage",
-         "project-file", "benchmarks", "examples/xgboost")  # fmt: skip
+PAGES = ("index", "tutorial", "checks", "rules/accelerator-count", "local-coverage", "project-file")
 
 
 @pytest.mark.whole
