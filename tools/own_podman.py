@@ -62,7 +62,18 @@ def storage(folder: Path | None = None) -> Path:
         if not (folder / "ready").exists():
             _make(folder)
             (folder / "ready").touch()
+        else:
+            _remove_old({**os.environ, **variables(folder)})
     return folder
+
+
+def _remove_old(env: Mapping[str, str]) -> None:
+    """Remove what tests built more than a day ago: otherwise a store grows to 10 GB in a week."""
+    listing = ["podman", "images", "--filter", "until=24h", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}"]
+    rows = subprocess.run(listing, env=env, capture_output=True, text=True).stdout.splitlines()
+    old = {row.split()[0] for row in rows if not row.endswith((BASE, EXECUTOR))}
+    if old:
+        subprocess.run(["podman", "rmi", "--force", *old], env=env, capture_output=True)
 
 
 def _make(folder: Path) -> None:
