@@ -24,6 +24,8 @@ from vertexrig.results.study import read
 
 _LATE_S = 10.0
 """Time in which the last lines of an ended job come: gcloud asks for entries that are five seconds old, every `--poll` seconds."""
+_START_S = 20.0
+"""Time in which gcloud starts: 2 s of a processor, and more on a busy machine."""
 
 
 class _Stream:
@@ -35,7 +37,7 @@ class _Stream:
 
     def __init__(self, gcloud: subprocess.Popen[str], vertex: Vertex, job: str, poll: float) -> None:
         self._gcloud, self._vertex, self._job, self._poll = gcloud, vertex, job, poll
-        self._last = time.monotonic()
+        self._last = time.monotonic() + _START_S
         threading.Thread(target=self._end, daemon=True).start()
 
     def __iter__(self) -> Iterator[str]:
