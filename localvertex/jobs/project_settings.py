@@ -53,6 +53,7 @@ def settings_of_project(
 
     Raises:
         UsageError: `kept` together with `credentials`, or `speed` without a pace.
+        ConfigError: The project file names an environment that was not made yet.
     """
     local = loaded.project.local if loaded else LocalSettings()
     wanted = gs_paths or local.gs_paths

@@ -84,7 +84,9 @@ def rehearse(
 
     Raises:
         PackageError: The trainer cannot be packaged.
-        UsageError: There is no such run, `trials` was given for a job, or the state folder was made elsewhere (ForeignStateError).
+        UsageError: There is no such run, `trials` was given for a job, a speed without a pace, or the state folder was made elsewhere
+            (ForeignStateError).
+        ConfigError: The project file names an environment that was not made yet.
     """
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
@@ -221,7 +223,7 @@ class Recorder:
             trials=tuple(read(job).table()) if tuning else (),
             attempts=attempts,
         )
-        # a trial's model is below the folder with its id
+        # `models_empty` follows from the fields above; of a trial the folder is OUTPUT/ID/model
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
         resource_names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
         without_model = [self._results[one] for one in resource_names if one in self._results]

@@ -161,7 +161,10 @@ class Child:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, and no more is to be read from it."""
+        """Whether it has ended, and no more is to be read from it.
+
+        Not while another process holds the pipes of one that has reported its end: `poll` ends that by `held_until`.
+        """
         if self.link in self.open:
             return False
         # A supervisor that ended without a report was killed: what it started may hold the pipes for ever.

@@ -1,7 +1,7 @@
 """Container engines: docker, podman and nerdctl, through the command line that they share.
 
 An engine is found by asking its program, and so is an image. Every container has a label with the state folder that it
-belongs to, by which a later server removes what a killed one has left.
+belongs to, by which a later server or rehearsal removes what a killed one has left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VARIABLE = "VERTEXRIG_ENGINE"
 """Variable with the engine to use where neither an option nor the project file names one."""
 ROOT_LABEL, OWNER_LABEL, JOB_LABEL = "vertexrig.root", "vertexrig.process", "vertexrig.job"
 USED = "containers"
-"""File of a state folder in which a container was started: a server that starts looks for ones that are left."""
+"""File of a state folder in which a container was started: a server or rehearsal that starts looks for ones that are left."""
 _AGAIN_S = 30.0
 """Seconds after which an engine that did not answer is asked again."""
 _ASK_S = 10.0

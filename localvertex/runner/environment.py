@@ -119,17 +119,17 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
     return list(found)
 
 
-def machine_environment(user: Mapping[str, str], scratch: Path, *, with_credentials: bool = False) -> dict[str, str]:
+def machine_environment(user: Mapping[str, str], config: Path, *, with_credentials: bool = False) -> dict[str, str]:
     """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
-    Without the user's Google credentials `scratch`, an empty folder, replaces gcloud's configuration, so that no login is found through HOME.
+    Without the user's Google credentials `config`, an empty folder, replaces gcloud's configuration, so that no login is found through HOME.
     """
     result = {name: value for name, value in user.items() if name in _PASSED or name.lower() in _PROXIES}
     if with_credentials:
         result |= credentials(user)
     else:
         # google-auth looks for a login in CLOUDSDK_CONFIG, and would then wait for a metadata server that is not here
-        result |= {"CLOUDSDK_CONFIG": str(scratch), "NO_GCE_CHECK": "true", "BOTO_CONFIG": os.devnull}
+        result |= {"CLOUDSDK_CONFIG": str(config), "NO_GCE_CHECK": "true", "BOTO_CONFIG": os.devnull}
     return result
 
 

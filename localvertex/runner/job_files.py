@@ -8,7 +8,7 @@ from typing import Any
 
 
 def job_folder(root: Path, job_id: str) -> Path:
-    """Return where a job keeps its logs, scratch folders and metric files."""
+    """Return where a job keeps its logs, its replicas' working directories and metric files."""
     return root / "jobs" / job_id
 
 

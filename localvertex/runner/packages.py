@@ -189,7 +189,7 @@ class Installer:
     Args:
         cache: The folder.
         env: What pip, and so a package's setup.py, sees of the user's variables.
-        execute: Runs pip.
+        execute: Runs pip, venv, or an engine that pulls an image.
         begin_step: Called before each package and its requirements, if they are not in the cache.
         give_up: Asked while another process makes the same layer; True ends the wait.
     """
@@ -224,6 +224,7 @@ class Installer:
         folder = self.cache / layer_key(base, f"commands of {image}", ())
 
         def build() -> Mapping[str, str]:
+            # A command calls pip by its name: the layer has a pip of its own where base has none (see `_pip`).
             python = self._venv(base, folder, _USER_SITE, bare=base.pip)
             # pip refuses --user in an environment that does not see the system's packages.
             config = folder / "pyvenv.cfg"
@@ -341,7 +342,10 @@ def _pip(base: Interpreter, python: Path) -> list[str]:
 
 
 def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, Any]]) -> Path:
-    """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it."""
+    """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it.
+
+    Packages for a container are a folder without an interpreter, and there the value has no use.
+    """
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.
     if (folder / _READY).is_file():

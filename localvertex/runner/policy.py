@@ -156,6 +156,7 @@ def quoted_output(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
     # Of chained exceptions the last traceback is the one that ended the program.
     whole = text[starts[-1] :] if starts else text
+    # A traceback that fits whole, or none at all, is left to the lines after this loop.
     for most in (_MOST_OF_PACKAGE, _MOST_WORDS) if package else (_MOST_WORDS,):  # the second for a long last frame
         frame = _FRAME.search(whole, max(0, len(whole) - most))
         if frame and (len(whole) > most or not starts):  # shortened, or without its head

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
-from localvertex.runner.engine import wanted
+from localvertex.runner.engine import wanted as wanted_engine
 from localvertex.runner.environment import object_file
 from localvertex.runner.image_stand_ins import ImageStandIn
 from localvertex.runner.options import RunOptions, TrainerSources, first_match
@@ -67,7 +67,8 @@ def program_of(
 ) -> ReplicaProgram:
     """Install what a worker pool runs, or find its image, and return how the pool's replicas are started.
 
-    The first of these that fits is used:
+    A program that does nothing replaces the Reduction Server, unless `local.images` names a folder for it. For other images, the first of
+    these that fits is used:
 
     1. the image itself, in a container, unless the project file names a folder or an interpreter in its place;
     2. the stand-in of an image that gcloud built on this machine (not if `local.images` names a folder for the image);
@@ -97,7 +98,9 @@ def program_of(
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), notes=(note,))
     stand_in = image_stand_ins.find(root, pool.image) if local is None else None
     choice = containers.Choice()
-    if local is None and first_match(options.interpreters, pool.image) is None:
+    if local is None and (named := _python_named(pool.image, options)):
+        choice = containers.Choice(why=f"local: interpreters: in the project file names {named} in its place")
+    elif local is None:
         base = stand_in.base if stand_in is not None else ""
         choice = containers.chosen(pool.image, options, root, installer.execute, log, base)
     if choice.container is not None:
@@ -131,7 +134,10 @@ def _in_place_of_the_image(
     stand_in: ImageStandIn | None,
     choice: containers.Choice,
 ) -> ReplicaProgram:
-    """Return the program of a pool whose image does not run here, for the reason in `choice`; see `program_of`."""
+    """Return the program of a pool whose image does not run here, for the reason in `choice`; see `program_of`.
+
+    `stand_in` is what gcloud built of the image on this machine (`image_stand_ins`), None for all other images.
+    """
     interpreter = python_for(stand_in.base if stand_in else pool.image, options, log, installer.give_up)
     if stand_in is not None:
         python = installer.layer_of_pip(interpreter, stand_in.base, stand_in.pip)
@@ -149,6 +155,7 @@ def _in_place_of_the_image(
     installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
     if installs:
         python = installer.layer_of_commands(interpreter, pool.image)
+        # Unlike `packages.with_layer`, which leaves `python` that of the base.
         interpreter = replace(interpreter, python=str(python))
     if local is not None:
         return replace(_mapped(local, head, tuple(pool.args), interpreter, pool.image), installs=installs)
@@ -268,9 +275,9 @@ def python_for(
     Raises:
         UsageError, PackageError: With `interpreters: auto`, no environment can be made; or a Python that is named cannot be run.
     """
-    named, prebuilt = first_match(options.interpreters, image), load().image(image)
-    auto = named == AUTO and prebuilt is not None
-    interpreter = packages.inspect_python(named if named and named != AUTO else sys.executable)
+    named, prebuilt = _python_named(image, options), load().image(image)
+    auto = named == AUTO
+    interpreter = packages.inspect_python(named if named and not auto else sys.executable)
     if prebuilt is None:
         return interpreter
     lacks_tensorflow = not named and prebuilt.framework == "tf" and "tensorflow" not in interpreter.installed
@@ -288,6 +295,12 @@ def python_for(
         return interpreter
     log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
     return packages.inspect_python(str(made.python))
+
+
+def _python_named(image: str, options: RunOptions) -> str | None:
+    """Return the Python that `local.interpreters` names for an image, or `auto`, which is for prebuilt images alone."""
+    named = first_match(options.interpreters, image)
+    return None if named == AUTO and load().image(image) is None else named
 
 
 def has_known_versions(image: str, options: RunOptions, root: Path) -> bool:
@@ -322,7 +335,7 @@ def nowhere(image: str, choice: containers.Choice, options: RunOptions, root: Pa
         )
     elif engine and options.pull != "missing":
         words.append(f"To get it: `{engine} pull {image}`, or write `pull: missing` under local: in the project file.")
-    elif not engine and wanted(options.engine) != "none":
+    elif not engine and wanted_engine(options.engine) != "none" and not _python_named(image, options):
         words.append("To run it as it is, start Docker or podman.")
     words.append(
         f'To run its sources in its place: `local: {{images: {{"{image}": {{path: FOLDER, command: [python, FILE]}}}}}}` in the '

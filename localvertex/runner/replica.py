@@ -28,10 +28,10 @@ _OF_PODS = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of which Kubernetes makes the last part of a pod's name (apimachinery, pkg/util/rand)."""
 
 
-def user_environment(options: RunOptions, scratch: Path) -> dict[str, str]:
+def user_environment(options: RunOptions, config: Path) -> dict[str, str]:
     """Return what replicas and pip see of the user's environment."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    found = environment.machine_environment(os.environ, scratch, with_credentials=options.credentials)
+    config.mkdir(parents=True, exist_ok=True)
+    found = environment.machine_environment(os.environ, config, with_credentials=options.credentials)
     return {**found, "PATH": environment.search_path((), os.environ)}
 
 

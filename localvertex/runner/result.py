@@ -36,11 +36,11 @@ class JobResult:
         state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
         error: The service's error, None on success.
         failed_replica: The replica that failed the job, "" if none did.
-        quoted_output: What the error quotes of that replica's stderr (`policy.quoted_output`): its last traceback, or without one its last lines; after a failed
-            installation, pip's last lines.
+        quoted_output: What the error quotes of that replica's stderr (`policy.quoted_output`): its last traceback; without one, of a Python package its last
+            lines, of a container nothing. After a failed installation, pip's last lines.
         hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
         differences: A sentence for each thing that is not as on Vertex AI.
-        folder: The job's own folder: logs, scratch and metric files.
+        folder: The job's own folder: logs, working directories and metric files.
         counts: What the next server needs to continue the job (`policy.Counts`).
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
         printed: The last lines that the failed replica printed, each as `clean` returns it and shortened; empty if the error quotes what it

@@ -254,7 +254,7 @@ class JobRun:
                 give_up=lambda: self.control.ends,
             ),
             log=self._own_line_now,
-            # Known to the job's end, also if an installation in it fails.
+            # For `_end`, which reclaims its files also if an installation in it fails; `_prepare` replaces it by the one with packages.
             on_container=lambda container: self.containers.update({pool.index: container}),
         )
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
@@ -317,6 +317,7 @@ class JobRun:
         except _Stop as stop:  # after another error, such as a full disk, `_close` kills the replicas
             if isinstance(stop, _Ended) and stop.state == SUCCEEDED:
                 self._enter(RUNNING)  # it may end before the last replica has started, and no PENDING job succeeds
+            self._flush()
             # SIGTERM, then SIGKILL. How a replica ends after that does not count for the job.
             grace = self.options.grace if stop.grace is None else stop.grace
             self.children.stop(list(self.children.running.values()), grace)

@@ -220,7 +220,8 @@ def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
-        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is the new root.
+        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is the new root;
+            where the file system has a folder /gcs, the buckets are mounted there, and the root stays.
         cwd: The working directory, which is covered where `isolation` has `changes`.
         scratch: The scratch folder, "" for none (`scratch_folder`).
 

@@ -165,7 +165,6 @@ def changed_repository(folder: Path, change: bytes) -> None:
 NOTEBOOK = VALUES.map(
     lambda one: json.dumps({"cells": [{"cell_type": "code", "source": one}, one], "metadata": one}).encode()
 )
-LOCAL = {**PROJECT, "trainer": {**PROJECT["trainer"], "path": "code.tar.gz"}}  # type: ignore[dict-item]
 INIT = ("init", "--force", "--trainer", "code")
 DOORS: dict[str, tuple[str, st.SearchStrategy[bytes], tuple[tuple[str, ...], ...]]] = {
     "project file": ("vertexrig.yaml", changed(PROJECT), (("check",), ("explain", "cpu"), ("render", "cpu"))),

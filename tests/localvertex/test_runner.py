@@ -620,6 +620,23 @@ def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
     assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message
 
 
+@pytest.mark.parametrize(("python", "asked"), [("auto", True), (sys.executable, False)])
+def test_a_custom_image_is_the_engines_unless_a_python_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, python: str, asked: bool
+) -> None:
+    """`interpreters: auto` is for prebuilt images, so an engine is asked for a custom one; a Python that is named stands in its place,
+    and an error about the image names it, and no engine.
+    """
+    images = []
+    chosen = "localvertex.runner.containers.chosen"
+    monkeypatch.setattr(chosen, lambda image, *rest: images.append(image) or Choice(why="no"))
+    work = container("example.com/a:1", "true")
+    result, _ = ran(root, work, options=RunOptions(interpreters={"*": python}, engine="podman"))
+    assert result.error is not None and bool(images) is asked
+    assert (f"names {python} in its place" in result.error.message) is not asked
+    assert ("start Docker or podman" in result.error.message) is asked
+
+
 SAVING = """
 import signal, time
 place = args[0] + '/saved'

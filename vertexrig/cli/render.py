@@ -94,6 +94,7 @@ def command(
     else:
         streams.note("not checked")
     if not info:
+        # `Workspace.command_line` adds --file, --env and --set
         given = [
             *(["--output", output_file] if output_file is not None else []),
             *(["--run", run_id] if run_id else []),

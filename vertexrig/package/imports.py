@@ -63,7 +63,7 @@ def third_party(
     """Return the top-level modules that the image and the requirements bring.
 
     Raises:
-        PackageError: One is named nowhere, and no requirement may bring it.
+        PackageError: One is named nowhere, and no requirement may bring it; or an import cannot work in the package or in the image.
     """
     known = declared_modules(item.name for item in requirements)
 

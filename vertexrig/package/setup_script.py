@@ -44,7 +44,7 @@ def read_setup(script: bytes) -> tuple[Mapping[str, Any], str]:
         PackageError: It cannot be parsed.
     """
     tree = setup_tree(script)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {}  # the values that the script names; `_plain` adds them
     more = [
         f"line {node.lineno} does more than import setuptools, assign a value or call setup()"
         for node in _statements(tree)

@@ -195,8 +195,8 @@ def _files_of_script(path: Path) -> dict[str, Path]:
 def gather(folder: Path, tf_version: str | None) -> Sources:
     """Return a trainer's sources as they will be staged, with the requirements adjusted to the image.
 
-    A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout without a
-    setup.py gets a setup.py and a setup.cfg; of a requirements.txt that no metadata replaces, what the image brings is left out.
+    A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout gets
+    the setup.py or setup.cfg that it lacks; of a requirements.txt that no metadata replaces, what the image brings is left out.
 
     Args:
         folder: The trainer's script or folder, in any layout.
@@ -209,8 +209,8 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     by_path, layout, outside = _layout_of(folder)
     root = module_root(folder)
     notes = Notes(warnings=list(layout.warnings))
-    notes.warnings += [f"{name} is a link that leads out of the project's folder: it is left out" for name in outside]
-    if image_tf is not None:  # a prebuilt image
+    notes.warnings += [f"{name} is a link that points outside the checkout: it is left out" for name in outside]
+    if image_tf is not None:  # a prebuilt TensorFlow image
         _check_python(layout.requires_python, notes)
     _note_indexes((folder, root), notes)
     declared: Iterable[Declared] | None = layout.dependencies
@@ -303,7 +303,7 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
 def staged_files(
     layout: Layout, declared: Iterable[Declared], image_tf: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
-    """Return the files that staging adds for a layout without a setup.py, its requirements adjusted to the image."""
+    """Return the files that staging adds or replaces (`Layout.generated`), with requirements adjusted to the image in setup.cfg."""
     texts = dict(layout.generated)
     lines = [adjusted(one.text, one.file, one.line, image_tf, notes) for one in declared]
     if lines:

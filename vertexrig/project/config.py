@@ -112,14 +112,14 @@ class Loaded:
         """Return a path that the project file gives at `key`, resolved from the folder of that file.
 
         Raises:
-            ConfigError: The path leaves the checkout or is a pipe, and it comes from the file, not from --set.
+            ConfigError: The path leaves the checkout around that folder or is a pipe, and it comes from the file, not from --set.
         """
         path = self.folder / name
         if self.origins.is_overridden(key):
             return path
         if not files.is_inside(path, self.folder):
             raise self.error_at(
-                f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
+                f"{quoted(name)} is outside the project's checkout, at {os.path.realpath(path)}, and is not read: move it there, "
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
@@ -265,6 +265,7 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
+    # of what the YAML reader notes, only a bare `y` or `n` has a boolean: where text may be meant, `typed` refuses it
     bare_yn = frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
     file_place = typed.Place((), typed.Origins(str(file), reading.lines), bare_yn)
     if not isinstance(reading.data, (dict, type(None))):

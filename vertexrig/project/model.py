@@ -149,7 +149,7 @@ class PscInterfaceConfig(Given):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MachineSettings(Given):
-    """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator from the job."""
+    """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator and no reservation from the job."""
 
     machine_type: str | None = given("Machine type, such as n1-standard-8.", None)
     accelerator_type: str | None = given("Accelerator type, such as NVIDIA_TESLA_T4 or TPU_V3.", None)
@@ -167,8 +167,8 @@ class MachineSettings(Given):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Role(MachineSettings):
-    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for its count of replicas and the
-    accelerator of `ps`; a Reduction Server inherits nothing.
+    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for its count of replicas and, for
+    `ps` or with a machine_type of its own, the accelerator and reservation; a Reduction Server inherits nothing.
     """
 
     args: Args | None = given("Arguments of this worker pool's replicas, in place of the job's.", None)

@@ -80,10 +80,10 @@ class View:
         name: The job's or sweep's name.
         topology: The name of the template, without its suffix. For a sweep it is the sweep's; the one of its job is `job.topology`.
         job: The job of the project file with the sweep's `args` over its own, without those that the study decides, and with the
-            project's output folder and service account.
+            output folder and service account that hold for it.
             For labels, display name and KMS key use the fields of this view; for machines and images use `pools`.
-        pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None
-            (machine type `cloud-tpu`).
+        pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None,
+            such as the machine type where `tpu.yaml.j2` writes `cloud-tpu`.
         source_keys: The key of the project file that gives a value outside the pools, by the value's path in the job:
             `("base_output_directory",)`, `("labels", NAME)`. Where the file gives no value, there is no key.
         sweep: The sweep, None for a job.

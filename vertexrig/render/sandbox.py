@@ -102,7 +102,7 @@ class _TemplateLoader(jinja2.FileSystemLoader):
         # Only the project's own folder is checked: an installer may have linked the built-in templates.
         path = Path(self.searchpath[0], template)  # of two folders, the first is the project's
         if len(self.searchpath) > 1 and path.exists() and not files.is_inside(path, self.searchpath[0]):
-            raise TemplateError(f"{path} is a link that leads out of the project's folder: it is not read")
+            raise TemplateError(f"{path} is a link that points outside the checkout: it is not read")
         return super().get_source(environment, template)
 
 

@@ -354,6 +354,7 @@ class Workspace:
                 edits = tuple(replace(one, location=self.loaded.origins.path_in_file(key)) for one in finding.edits)
             origin = self.loaded.origins.of(key) or self.loaded.origins.of(view.entry_path)
             line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
+            # a `key_fix` on an argument names a key of `args`, and a list has no keys
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
             shown.append(replace(finding, file=str(self.loaded.file), line=line, given=given, fix=fix, edits=edits))

@@ -91,7 +91,7 @@ class SourceKeys:
         if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
             return ()  # only trainer keys around: `Workspace.in_project_file` shows the line of the job
         found = _nearest(keys, in_pool)
-        # drop the neighbour's own last key: the missing key is its sibling
+        # of a single neighbour, `found` is its own key and no container: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
 
     def edit(self, edit: Edit) -> Edit:
@@ -115,6 +115,7 @@ class SourceKeys:
         return replace(edit, location=key)
 
     def _key(self, path: FileKey) -> FileKey:
+        """Return the key that the file would have for the value at `path`, whether it has it or not; () for a value that it cannot give."""
         view = self.view
         if view.sweep is None:
             return self._key_of_job(path)
@@ -140,7 +141,7 @@ class SourceKeys:
             case ("scheduling", *rest):
                 return (*self.view.job_path, *_snake(rest))
         inner = _snake(path)
-        if inner[:1] in self.view.source_keys:
+        if inner[:1] in self.view.source_keys:  # `baseOutputDirectory.outputUriPrefix` is one key in the file
             return self.view.source_keys[inner[:1]]
         return (*self.view.job_path, *inner)
 

@@ -48,7 +48,7 @@ def test_a_baseline_that_the_project_file_names_stays_in_the_checkout(folder: Pa
     (folder / "vertexrig.yaml").write_text(f"project: my-project\ncheck: {{baseline: {name}}}\n")
     for words in (("--write-baseline",), ()):
         done = typed("check", "job.yaml", *words, cwd=folder)
-        assert done.exit_code and "is outside the project's folder" in done.stderr, done
+        assert done.exit_code and "is outside the project's checkout" in done.stderr, done
         assert mine.read_text() == MENDED
     with pytest.raises(ConfigError, match="outside"):
         check(folder / "job.yaml", project=folder / "vertexrig.yaml")

@@ -359,7 +359,7 @@ def test_own_templates_override_ours_file_by_file(tmp_path: Path) -> None:
         ("jobs: {c: {}}\nsweeps: {s: {job: c, topology: grid}}", r"topology grid needs over"),
         ("jobs: {c: {args: [a]}}\nsweeps: {s: {job: c, args: {x: 1}}}", r"sweeps.s.args: .*must be a list too"),
         ("templates: nope\njobs: {c: {}}", r"there is no folder nope"),
-        ("templates: /nope\njobs: {c: {}}", r"'/nope' is outside the project's folder.* --set templates=/nope"),
+        ("templates: /nope\njobs: {c: {}}", r"'/nope' is outside the project's checkout.* --set templates=/nope"),
     ],
 )
 def test_what_cannot_be_rendered_is_an_error_in_the_project_file(text: str, words: str) -> None:
