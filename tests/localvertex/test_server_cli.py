@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,16 @@ def test_a_second_server_outside_a_project_takes_a_free_port(tmp_path: Path) -> 
     """
     with closing(socket.socket()) as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):  # somebody else's server has it: just as well
-            taken.bind(("127.0.0.1", server.DEFAULT_PORT))
-            taken.listen()
+        # A server of another test may have it, and may end at any time: taken is only what this test has taken.
+        until = time.monotonic() + 300
+        while True:
+            try:
+                taken.bind(("127.0.0.1", server.DEFAULT_PORT))
+                taken.listen()
+                break
+            except OSError:
+                assert time.monotonic() < until, "another server has the usual port"
+                time.sleep(0.2)
         done = vertexrig("local", "up", "--detach", "--port", str(server.DEFAULT_PORT), cwd=tmp_path)
         assert done.returncode == 2 and "cannot be used" in done.stderr
         assert vertexrig("local", "status", cwd=tmp_path).returncode == 1
