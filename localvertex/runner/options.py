@@ -48,8 +48,8 @@ class RunOptions:
         region: What CLOUD_ML_REGION holds.
         trial: Trial id, "" outside tuning jobs.
         study_id: Id of the trial's tuning job, "" outside tuning jobs.
-        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place, or to `auto`, which is for prebuilt images alone; the
-            first that fits counts, and such an image is not run by an engine. Without one: see `pool_programs.python_for`.
+        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place, or to `auto`, which is for prebuilt images
+            alone; the first that fits counts, and such an image is not run by an engine. Without one: see `pool_programs.python_for`.
         images: Image pattern to the folder used in place of a custom image.
         built: Image pattern to the trainer that the image is made of.
         engine: What runs images: `auto`, `docker`, `podman`, `nerdctl` or `none`.

@@ -58,9 +58,13 @@ def _prctl(option: int, value: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, int, int, str]]:
-    """Return the parent, the session, the resident bytes and the program of each process; empty on another system than Linux."""
-    found = {}
-    for pid in os.listdir("/proc") if _LINUX else ():
+    """Return the parent, the session, the resident bytes and the program of each process; empty where there is no /proc."""
+    found: dict[int, tuple[int, int, int, str]] = {}
+    try:
+        pids = os.listdir("/proc")
+    except OSError:
+        return found
+    for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):  # no process, or one that has ended
             with open(f"/proc/{int(pid)}/stat", errors="replace") as file:
                 name, _, rest = file.read().rpartition(")")  # the name in brackets may hold anything
@@ -220,8 +224,8 @@ def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
 
     Args:
-        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is the new root;
-            where the file system has a folder /gcs, the buckets are mounted there, and the root stays.
+        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is
+            the new root; where the file system has a folder /gcs, the buckets are mounted there, and the root stays.
         cwd: The working directory, which is covered where `isolation` has `changes`.
         scratch: The scratch folder, "" for none (`scratch_folder`).
 

@@ -149,7 +149,9 @@ class PscInterfaceConfig(Given):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MachineSettings(Given):
-    """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator and no reservation from the job."""
+    """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator and no reservation from
+    the job.
+    """
 
     machine_type: str | None = given("Machine type, such as n1-standard-8.", None)
     accelerator_type: str | None = given("Accelerator type, such as NVIDIA_TESLA_T4 or TPU_V3.", None)

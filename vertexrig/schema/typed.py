@@ -134,8 +134,8 @@ class Place:
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path in the file.
 
-        It has the line, or the override, of the value or of the nearest key around it; without one, the line where the file's values begin. The edits
-        that mend it are made at the path.
+        It has the line, or the override, of the value or of the nearest key around it; without one, the line where
+        the file's values begin. The edits that mend it are made at the path.
         """
         origin, path = self.origins.of(self.path), self.origins.path_in_file(self.path)
         file, line = self.origins.file, self.origins.lines.get(())
