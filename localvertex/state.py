@@ -122,7 +122,7 @@ def make_private(root: Path) -> Path:
         with tempfile.TemporaryFile(dir=root) as probe:
             probe.write(bytes(_ROOM))
     except OSError as error:
-        if error.errno == errno.EFBIG:  # a limit on the size of files, under which a server runs
+        if error.errno == errno.EFBIG:  # a limit on the size of files, in spite of which a server works
             return root
         raise UsageError(f"the state folder {root} cannot be used: {error.strerror or error}") from None
     return root

@@ -10,7 +10,7 @@ def main() -> None:
         from vertexrig import cli
 
         cli.main()
-    except KeyboardInterrupt:  # while modules are imported; later ones end in `cli.run`
+    except KeyboardInterrupt:  # while modules are imported; a later interrupt ends in `cli.run`
         sys.stderr.write("interrupted\n")
         sys.exit(130)
 

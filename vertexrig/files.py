@@ -20,7 +20,7 @@ from vertexrig.errors import UsageError, VertexrigError
 
 MIB = 1024 * 1024
 LARGEST = 2 * MIB
-"""Most bytes of a project file, an overlay, a template or a checked file.
+"""Most bytes of a project file, an overlay or a checked file.
 
 A file from elsewhere may be made to exhaust the machine that checks it; 2 MiB are about 15,000 jobs.
 """
@@ -217,7 +217,7 @@ def is_held(lock: Path) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is a device or a pipe, which must not be replaced by a file: root could do that."""
+    """Whether a path is a device, a pipe or anything in /dev or /proc, which must not be replaced by a file: root could do that."""
     return _is_system(path) or (path.exists() and not path.is_file() and not path.is_dir())
 
 

@@ -80,7 +80,7 @@ class Reading:
 
     Args:
         data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes. Keys are texts as written, such as `1`.
-        lines: Line of each value, in a mapping of its key, counted from 1, by its path of keys and indexes.
+        lines: Line of each value (in a mapping: of its key), counted from 1, by the value's path of keys and indexes.
         notes: Values that other YAML readers understand differently.
     """
 

@@ -205,7 +205,7 @@ def _interrupts() -> Iterator[list[int]]:
         KeyboardInterrupt: A VertexrigError came after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
     """
     came: list[int] = []
-    # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
+    # A handler, not KeyboardInterrupt, which would break `rehearse` off: so the job is cancelled, and its record shows how it ended.
     with signals.handled(signals.not_ignored(), lambda number, _: came.append(number)):
         try:
             yield came

@@ -30,7 +30,7 @@ class LocalJobs:
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         self._changed, self._raised = threading.Event(), list[Exception]()
-        # Apart from the store of a server, which would continue these jobs.
+        # Not in a server's store: a server would continue these jobs.
         self._folder, self._lock = _new_folder(settings.root / "rehearsals")
         self._store = ResourceStore(self._folder)
         self._parent = resources.parent_name(settings.options.project, settings.options.region)

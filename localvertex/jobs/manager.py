@@ -398,6 +398,7 @@ class Jobs:
             self._report(name, state)
 
     def _report(self, name: str, state: str) -> None:
+        """Tell the watcher of this process and whoever called `listen` a job's new state."""
         # Outside the transaction of the change: a listener may change other resources.
         for listener in self._listeners:
             listener(name, state)

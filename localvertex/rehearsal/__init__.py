@@ -147,7 +147,7 @@ class Recorder:
         name: The job or sweep.
         root: The folder of the state.
         callers_watcher: The caller's watcher. It gets the lines to show, and the trials.
-        states: It also gets the states, as `Watcher.state` does, except the last one.
+        states: Whether it also gets each new state but the last.
         run_id: The run whose output folder the job has; "" if it is not known yet, or if all runs of the job share one.
 
     Attributes:
@@ -243,7 +243,7 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         # The package is the same for every module; `build` is called for each, because it fails if the package lacks the module.
         for module in sorted({pool.module or trainer.module for pool in pools}):
             built = builder.build(folder, out, tf_version=tf_version, module=module, most_mib=trainer.package_mib)
-        # The name holds a hash of the sources, but compare the bytes: the file may have been copied here with the project.
+        # The name holds a hash of the sources, which proves nothing about a file that came with a copied project: compare the bytes.
         if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
             continue
         # Whole at once: another job that runs now must not install half a package.

@@ -41,7 +41,7 @@ class Isolation:
         gcs: The folder that it sees as /gcs, "" for none; then the other fields have no effect.
         hosts: The file that it sees as /etc/hosts, "" for this machine's own.
         host: The name that its machine has for it, "" for this machine's own.
-        changes: The folder to which what it wrote in its working directory is moved at its end; "" if it writes into that directory.
+        changes: Where the files that it wrote in its working directory are moved at its end; "" if it writes into that directory itself.
         tmp: It has a /tmp of its own, which is removed at its end.
     """
 
@@ -163,7 +163,7 @@ class Child:
     def finished(self) -> bool:
         """Whether it has ended, and no more is to be read from it.
 
-        Not while another process holds the pipes of one that has reported its end: `poll` ends that by `held_until`.
+        It has not as long as another process holds the pipes of a program that has reported its end; `poll` closes those at `held_until`.
         """
         if self.link in self.open:
             return False
@@ -429,8 +429,8 @@ class Children:
     def close(self) -> None:
         """Kill what still runs and free everything."""
         for child in list(self.running.values()):
-            # All before the first is waited for, so that they end side by side: a supervisor takes the closed socket as the
-            # end of this process.
+            # Close the sockets of all before waiting for the first, so that they end side by side: a supervisor takes the closed
+            # socket as the end of this process.
             self._close(child, child.link)
         for child in list(self.running.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):

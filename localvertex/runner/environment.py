@@ -122,7 +122,8 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
 def machine_environment(user: Mapping[str, str], config: Path, *, with_credentials: bool = False) -> dict[str, str]:
     """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
-    Without the user's Google credentials `config`, an empty folder, replaces gcloud's configuration, so that no login is found through HOME.
+    Without the user's Google credentials, `config` (an empty folder, or /dev/null) replaces gcloud's configuration, so that no login is
+    found through HOME.
     """
     result = {name: value for name, value in user.items() if name in _PASSED or name.lower() in _PROXIES}
     if with_credentials:

@@ -42,7 +42,7 @@ PipLines = list[tuple[str, str]]
 class Execute(Protocol):
     """Runs a command with these variables, and returns its exit code and what it printed, which also goes to the job's log.
 
-    `archive` is the package that the command installs; in the log it is in /, where the service has it.
+    `archive` is the package that the command installs; in lines of stdout the log has it as /NAME, its path on the service.
     """
 
     def __call__(
@@ -54,7 +54,8 @@ InstallationLog = list[tuple[str, bool, PipLines]]
 """An installation, step by step: the package; True for the step that installs its requirements, False for the step that installs it; what
 pip printed in that step. If one run of pip installs the requirements of several packages, the last package has its lines."""
 BeginStep = Callable[[Path, bool], None]
-"""Called with each package before it is installed (False), and before its requirements or those of all packages are (True)."""
+"""Called with each package: before it is installed (with False), and before requirements are installed, its own or those of all packages
+together (with True)."""
 
 _READY = "ready.json"
 _INSTALLERS = ("pip", "setuptools", "wheel")
@@ -88,12 +89,12 @@ _FRAMEWORKS = {
     "xgboost-cpu": "xgboost",
     "tf-keras": "tf_keras",
 }
-"""Distributions that hold a framework, and what it is called here."""
+"""Distributions that hold a framework, or tf-keras, and the name that it has in `Interpreter.installed`."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python in place of a prebuilt image's.
+    """A Python that stands in for an image's.
 
     Args:
         python: Its executable.
@@ -101,7 +102,7 @@ class Interpreter:
         pip: Whether it has pip.
         setuptools: Whether it can build a package without downloading anything: its setuptools makes wheels, or wheel is there.
         version: Its version, `3.11.2`.
-        installed: Versions of the frameworks and of tf_keras that it sees, by distribution.
+        installed: Versions of the frameworks and of tf-keras that it sees, by their names in `_FRAMEWORKS`: `tensorflow`, `tf_keras`.
     """
 
     python: str
@@ -139,7 +140,7 @@ def inspect_python(python: str) -> Interpreter:
 
 
 def _installed(path: Sequence[str]) -> dict[str, str]:
-    """Return the versions of the frameworks in these folders. They are read here: before Python 3.8 it cannot list its own."""
+    """Return the versions of the frameworks in these folders. This process reads them: a Python older than 3.8 cannot list its own."""
     found: dict[str, str] = {}
     for one in metadata.distributions(path=list(path)):
         name = _FRAMEWORKS.get((one.metadata["Name"] or "").lower().replace("_", "-"))
@@ -303,8 +304,8 @@ class Installer:
         return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": log}
 
     def _venv(self, base: Interpreter, folder: Path, first: str, *, bare: bool) -> Path:
-        """Return the interpreter of a new layer that sees what `base` sees, after what the line `first` adds; pip is not in it if
-        `bare`.
+        """Return the interpreter of a new layer that sees what `base` sees. What `first`, a line of its .pth file, adds is found before
+        that. If `bare`, the layer has no pip.
         """
         options = ["--without-pip"] if bare else []
         with waiting(f"{base.python}, which makes a virtual environment"):
@@ -427,7 +428,7 @@ def _broken(site: Path, below: Sequence[str]) -> str:
     for one in metadata.distributions(path=list(below)):
         name = canonicalize_name(one.metadata["Name"] or "")
         if name not in _FRAMEWORKS or _FRAMEWORKS[name] in own or name in own:
-            continue  # pip installed another one of it
+            continue  # no framework, or one that pip installed anew
         for line in one.requires or ():
             with suppress(InvalidRequirement):
                 needed = Requirement(line)

@@ -216,15 +216,15 @@ def _of_package(
 
 
 def _supplied(image: str) -> packages.Supplied:
-    """Return the modules of a prebuilt image but for its framework, which is too large to be installed beside those of this machine, and
-    the constraints for pip that the image's Python makes; nothing of another image.
+    """Return the modules of a prebuilt image without its framework, which is too large to install beside this machine's own, and the
+    constraints for pip that follow from the image's Python. For any other image, return nothing.
     """
     prebuilt = load().image(image)
     if prebuilt is None:
         return packages.Supplied()
     listed = declared_modules(re.match(r"[\w.-]+", line)[0] for line in prebuilt.packages)  # type: ignore[index]
     modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
-    # nor modules for which no distribution can be named, such as `google`
+    # without the frameworks, and without modules for which no distribution can be named, such as `google`
     modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
     old = tuple(map(int, prebuilt.python.split("."))) < _PANDAS_3
     return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())
@@ -269,8 +269,8 @@ def python_for(
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
     In place of a prebuilt image, an environment with the image's versions is made if the project file says `interpreters: auto`, or if it
-    names no Python and this one lacks the image's TensorFlow. In the second case this Python is used if none can be made, where packages
-    may break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
+    names no Python and this one lacks the image's TensorFlow. In the second case, if no environment can be made, this Python is used;
+    its packages may then break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
 
     Raises:
         UsageError, PackageError: With `interpreters: auto`, no environment can be made; or a Python that is named cannot be run.

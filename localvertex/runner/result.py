@@ -42,7 +42,7 @@ class JobResult:
         differences: A sentence for each thing that is not as on Vertex AI.
         folder: The job's own folder: logs, working directories and metric files.
         counts: What the next server needs to continue the job (`policy.Counts`).
-        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
+        warnings: A sentence for each thing that went wrong without failing the job; it would not fail it on the service either.
         printed: The last lines that the failed replica printed, each as `clean` returns it and shortened; empty if the error quotes what it
             wrote on stderr.
     """

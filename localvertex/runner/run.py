@@ -128,7 +128,7 @@ class JobRun:
         self.differences: list[str] = []
         self.warnings: list[str] = []
         self.containers: dict[int, containers.Container] = {}
-        self.guest_users = ExitStack()
+        self.guest_users = ExitStack()  # while it is open, servers of this process answer containers of other users
         self.failed_replica, self.quoted_output, self.preparing_replica = "", "", "workerpool0-0"
         self.printed: tuple[str, ...] = ()
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
@@ -146,7 +146,7 @@ class JobRun:
                 try:
                     # Each start gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(self.options.provision)
-                    # The service writes this before it installs packages: the job is PENDING.
+                    # "Job is running.": the service writes it before it installs packages, while the job's state is still PENDING.
                     self._service_lines([servicelog.RUNNING])
                     if not self.members:
                         self._prepare()
@@ -204,7 +204,8 @@ class JobRun:
             self.programs[pool.index] = made[key]
         self.containers = {index: one.container for index, one in self.programs.items() if one.container is not None}
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
-        # A job that runs in containers alone, or in none, has the names of the service; where both are, no name leads to all.
+        # A job in containers alone has the names of the service; so has one in none, where this system can show programs such names.
+        # With both, no name leads to all.
         all_in_containers = len(self.containers) == len(self.programs)
         named = all_in_containers or (can_name and not self.containers)
         replicas = self._replicas(named=named)
@@ -281,7 +282,7 @@ class JobRun:
         name, lines = self.preparing_replica, packages.PipLines()
 
         def keep(line: Line) -> None:
-            if line.stderr:  # where pip names a cause
+            if line.stderr:  # where pip names a cause; it keeps this machine's path, which the job's error quotes
                 self.pip_errors.append(line.text)
             elif archive is not None:
                 line = replace(line, text=line.text.replace(str(archive), f"/{archive.name}"))

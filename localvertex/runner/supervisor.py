@@ -46,7 +46,7 @@ _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_NAME, _NEW_USER = 0x20000, 0x4000000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 GCS, HOSTS, TMP = "/gcs", "/etc/hosts", "/tmp"
-# On a disk, where /tmp may be in memory. A scratch folder cannot be in the state folder: that is often below the folder that
+# /var/tmp is on a disk, while /tmp may be in memory. A scratch folder cannot be in the state folder: that is often below the folder that
 # is covered, and overlayfs refuses to keep changes below what they change.
 _SCRATCH = "/var/tmp"
 _OOM_SCORE = 500
@@ -192,7 +192,7 @@ def _reap(child: int | None) -> int | None:
 
 
 def _oom_kills() -> int:
-    """Return how often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
+    """Return how many processes of this control group the kernel killed for want of memory, -1 if that is not known."""
     try:
         with open("/proc/self/cgroup") as file:
             group = file.read().strip().rpartition("::")[2]
@@ -209,7 +209,7 @@ def _oom_kills() -> int:
 
 
 def _machine_oom_kills() -> int:
-    """Return how often the kernel's out-of-memory killed on this machine, -1 if that is not known."""
+    """Return how many processes of this machine the kernel killed for want of memory, -1 if that is not known."""
     try:
         with open("/proc/vmstat") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
@@ -286,7 +286,7 @@ def _cover(cwd: str, state: str, scratch: str, mount: Callable[..., None]) -> No
 def _enter_copy(root: str, folder: str, mount: Callable[..., None]) -> None:
     """Make a root with all that is at the present one, and the folder as /gcs, and go there."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(root)  # alone, for a state folder that was removed is not made again
+        os.mkdir(root)  # without its parents: a state folder that was removed is not made again
     mount("tmpfs", root, "tmpfs", 0)
     for entry in os.scandir("/"):
         target = os.path.join(root, entry.name)

@@ -182,9 +182,10 @@ def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, st
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
-    """Whether the finding's line shows something of it: a key missing at the top of the file has no line."""
+    """Whether the finding's line shows something of it."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
+    # a key that is missing at the top of a file is given line 1; its path is one name, which is not on that line
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 

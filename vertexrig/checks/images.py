@@ -309,8 +309,8 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)
             # info: no newer image is left to take, and no refused job is on public record
             is_newest = image == context.catalog.newest_image(image.framework, _needs(pool, context.catalog))
-            fix, severity = "" if edits else build, Severity.INFO if is_newest else None
-            yield Problem(_path(pool), text, fix, severity, edits=edits)
+            severity = Severity.INFO if is_newest else None
+            yield Problem(_path(pool), text, "" if edits else build, severity, edits=edits)
 
 
 def _newer(image: Image, context: Context) -> Image | None:

@@ -88,7 +88,7 @@ class Context:
         today: The day that end dates are compared with.
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
-        trainer_recognised: False if what the document starts cannot be read, so that it may run that trainer or not.
+        trainer_recognised: False if what the document starts cannot be read, so that it is not known whether it runs that trainer.
         built: Images of the project's own trainer, by URI.
         advice: Whether quotas and default disks are checked, too; the trigger, which only starts a job or refuses it, does not.
         flags: What gcloud takes as flags and not in the YAML, by its field in the API: displayName, labels, encryptionSpec.

@@ -101,8 +101,9 @@ def module_form(document: Document, context: Context) -> Iterator[Problem]:
 def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
     for pool, path, arg in _args(document, of_shells=False):
         flag, equals, value = arg.partition("=")
-        value = value if equals and _FLAG.fullmatch(flag) else arg
-        override = re.fullmatch(_QUOTED, arg) if value is arg and not _of_script(pool) else None
+        is_flag = bool(equals and _FLAG.fullmatch(flag))
+        value = value if is_flag else arg
+        override = re.fullmatch(_QUOTED, arg) if not is_flag and not _of_script(pool) else None
         if override is not None and (plain := (override[2] or override[3] or "").strip()):
             # hydra-core 1.3.2, run 2026-11-29
             text = f"the quotes in {arg[:80]} reach the program: Hydra, for one, reads a number in quotes as a string"
@@ -119,7 +120,7 @@ def _is_list(value: str) -> bool:
 
 
 def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
-    before = (-1, "")  # the pool and the words of the item before
+    last_pool, last_arg = -1, ""  # of the item before
     trainer, ours = context.trainer, []
     if trainer is not None:
         # here: without a trainer it is not needed
@@ -127,7 +128,8 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 
         ours = trainer_pools(document, trainer)
     for pool, path, arg in _args(document, of_shells=False):
-        flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
+        flag = last_arg if last_pool == pool.index else ""  # if it is one, this item may be its value
+        last_pool, last_arg = pool.index, arg
         several = _SEVERAL.match(arg)
         if several:
             text = f"{quoted(arg)} is one argument: the program sees {several[1]} with the value {quoted(several[2])}"
@@ -150,9 +152,10 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
-    before = (-1, "")  # the pool and the words of the item before
+    last_pool, last_arg = -1, ""  # of the item before
     for pool, path, arg in _args(document):
-        flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
+        flag = last_arg if last_pool == pool.index else ""  # if it is one, this item may be its value
+        last_pool, last_arg = pool.index, arg
         if not arg.strip():
             if not _takes_next(flag, context.trainer):  # an empty text may well be a flag's value
                 yield Problem(path, "the argument is empty; the program receives an empty string", "remove it")

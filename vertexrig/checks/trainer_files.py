@@ -84,7 +84,7 @@ def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse, str, str]]:
-    """Yield each use of a path in a bucket by what cannot use it: the path of the finding, and the gs:// path in words."""
+    """Yield each call that is given a gs:// path and cannot read it, with the path of its finding and the gs:// path in words."""
     trainer = context.trainer
     if trainer is None:
         return
@@ -102,7 +102,7 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
         origins = [origin for origin in use.origins if not _is_absent(origin, trainer, arguments)]
         given = [_given(origin, trainer, arguments, bool(document.output_folder)) for origin in origins]
         if given and all(given) and (pools or not any(origin.flag for origin in use.origins)):
-            path, text = given[0] or ("", "")
+            path, text = given[0] or ("", "")  # never None: all() has seen to it
             yield use, path or first.program_path, text
 
 

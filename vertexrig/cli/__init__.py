@@ -1,6 +1,6 @@
 """The command line: one module per verb, which turns words and options into calls of the library.
 
-`run` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, a
+`run` turns errors into messages and exit codes (`vertexrig.__main__` does so for Ctrl-C during imports): 0 done; 1 findings of severity error, a
 failed job, or another negative result; 2 bad usage or configuration; 3 the service refused or could not be reached;
 130 interrupted.
 """
@@ -26,7 +26,7 @@ from vertexrig.waiting import set_wait_printer
 
 OF_EMULATOR = frozenset({"console", "local", "rehearse"})
 """Verbs that `localvertex` provides; `vertexrig.workspace.emulator` loads them."""
-# verb -> one line of help; its module of vertexrig.cli, which has its name, is imported when the verb is used
+# verb -> one line of help; a verb's module, which is named after it, is imported when the verb is used
 VERBS = {
     "init": "Write a first project file.",
     "keys": "List the keys of the project file.",

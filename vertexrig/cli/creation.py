@@ -43,7 +43,7 @@ def commands(written: Sequence[tuple[Prepared, Path]]) -> list[str]:
 
 def create_command(one: Prepared, path: Path) -> str:
     """Return the command that creates a rendered job, once its package and image are uploaded."""
-    # The API creates a job that gcloud refuses. The findings do not tell: the project file may silence the rule.
+    # A job that gcloud refuses is created through the API. The findings may lack the refusal: the project file can silence the rule.
     if refused_by_gcloud(one.document):
         return one.workspace.command_line("submit", one.view.name, for_paste=True)
     return gcloud_command(one.workspace.loaded.project, one.view, path)

@@ -94,7 +94,7 @@ def command(
     else:
         streams.note("not checked")
     if not info:
-        # `Workspace.command_line` adds --file, --env and --set
+        # options of the commands that are printed below, in which `Workspace.command_line` adds --file, --env and --set
         given = [
             *(["--output", output_file] if output_file is not None else []),
             *(["--run", run_id] if run_id else []),
@@ -171,6 +171,6 @@ def _switch(workspace: Workspace, finding: Finding, words: Sequence[object]) -> 
         key = re.sub(r"(container\.)?image_uri$", "image", finding.given.partition("=")[0])
         return f"replace `--set {shlex.quote(finding.given)}` with `--set {key}=build`"
     lines = workspace.loaded.text.splitlines()
-    if finding.line and f"${{{IMAGE_VARIABLE}:-" in lines[finding.line - 1]:
+    if finding.line and "${" + IMAGE_VARIABLE + ":-" in lines[finding.line - 1]:
         return f"`{workspace.command_line('render', *words, environ={IMAGE_VARIABLE: 'build'})}`"
     return f"write `image: build` in {workspace.loaded.file}"

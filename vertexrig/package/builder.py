@@ -94,7 +94,7 @@ def build(
         most_mib: How many MiB the sources may have: `trainer.package_mib` of the project file.
 
     Raises:
-        SetupRunsError: The build would run one, and the user has not allowed that.
+        SetupRunsError: The build would run the trainer's setup.py or build backend, and the user has not allowed that.
         PackageError: The folder, its requirements or its setup.py are wrong, or the module's imports are not there.
     """
     folder, out_dir = Path(folder), Path(out_dir)

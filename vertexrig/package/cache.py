@@ -77,7 +77,9 @@ def _tool() -> str:
 
 
 def _key(folder: Path, module: str) -> str:
-    """Return a hash over everything the reading depends on; "" if the folder is too large or cannot be read."""
+    """Return a hash over everything the reading depends on; "" if the folder is too large, cannot be read, or has a link to a folder
+    above it.
+    """
     digest = hashlib.sha256(f"{_tool()}\n{module}\n".encode())
     size = count = 0
     top = os.path.realpath(folder)

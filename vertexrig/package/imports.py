@@ -21,7 +21,7 @@ _SINCE_3_11 = {"tomllib": "3.11"}
 
 @dataclass(frozen=True)
 class Verified:
-    """What verification found: third-party modules imported that the image brings, that requirements bring; warnings."""
+    """What verification found: the imported third-party modules that the image brings, those that requirements bring, and warnings."""
 
     supplied: tuple[str, ...]
     declared: tuple[str, ...]

@@ -117,7 +117,9 @@ An import at start-up counts more than one inside a function, then an unguarded 
 
 
 def framework_of(source: TrainerSource) -> str | None:
-    """Return `tf`, `pytorch`, `xgboost`, `jax` or `sklearn`, by what a trainer imports; None if it imports none of them."""
+    """Return `tf`, `pytorch`, `xgboost`, `jax` or `sklearn`, by what a trainer imports; None if it imports none of them, or only in
+    functions within try/except.
+    """
     # False sorts first: imported at start-up, and not guarded
     ranks: dict[str, tuple[bool, bool]] = {}
     for item in source.imports:

@@ -102,7 +102,7 @@ def _plain(node: ast.stmt, names: dict[str, Any]) -> bool:
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return a value that is written out, with the names of earlier ones; of find_packages() what it is given.
+    """Return a value that is written out. A name stands for the value that it was given, a call of find_packages() for its arguments.
 
     Raises:
         ValueError: It is computed.

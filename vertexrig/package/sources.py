@@ -81,7 +81,7 @@ class Sources:
         """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time.
 
         Args:
-            most_mib: How many MiB the files may have together.
+            most_mib: How many MiB the trainer's own files may have together; what `gather` adds or rewrites does not count.
 
         Raises:
             PackageError: They have more, or one cannot be read.
@@ -196,7 +196,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Return a trainer's sources as they will be staged, with the requirements adjusted to the image.
 
     A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout gets
-    the setup.py or setup.cfg that it lacks; of a requirements.txt that no metadata replaces, what the image brings is left out.
+    the setup.py or setup.cfg that it lacks; what the image brings is left out of requirements.txt, if no metadata replaces that file.
 
     Args:
         folder: The trainer's script or folder, in any layout.

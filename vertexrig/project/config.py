@@ -265,7 +265,7 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    # of what the YAML reader notes, only a bare `y` or `n` has a boolean: where text may be meant, `typed` refuses it
+    # of the reader's notes, only those on a bare `y` or `n` have a boolean as their value; `typed` refuses it where text may be meant
     bare_yn = frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
     file_place = typed.Place((), typed.Origins(str(file), reading.lines), bare_yn)
     if not isinstance(reading.data, (dict, type(None))):
@@ -304,7 +304,7 @@ def loads(
         from vertexrig.project import overriding  # most commands have none
 
         lines, override_of, bare_yn = overriding.apply(data, overrides, target, lines, bare_yn)
-    if environments.KEY in data:
+    if environments.KEY in data:  # `merge` has taken out those of the file, so an override has put them in
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )

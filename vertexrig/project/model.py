@@ -15,9 +15,9 @@ from vertexrig.schema.typed import Given, Scalar, given
 from vertexrig.spec.api_names import BUCKET, PROJECT, REGION
 
 BUILD = "build"
-"""The image that `vertexrig image` makes, where an image is named."""
+"""What stands in place of an image's URI for the image that `vertexrig image` makes."""
 PREBUILT = "prebuilt"
-"""The newest prebuilt image of the trainer's framework for the machines, where an image is named."""
+"""What stands in place of an image's URI for the newest prebuilt image of the trainer's framework for the machines."""
 IMAGE_VARIABLE = "IMAGE"
 """The environment variable by which a project file of `vertexrig init` takes its image."""
 

@@ -216,7 +216,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         if (is_null and content[0] not in "-#") or not content.strip():
             continue
         if content.startswith("#"):
-            # held back, so that a dash that moves down meets a value; every comment is kept
+            # held back until the next line that stays, so that kept[-1], which may get a dash, is no comment; every comment is kept
             comments.append(line)
             continue
         indent = len(line) - len(content)

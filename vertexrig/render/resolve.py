@@ -46,7 +46,7 @@ class PoolView:
             names by URI is not the trainer's.
         own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
         source_keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
-            `("env", NAME)`. `workspace.source_keys` leaves out keys whose value is None in the project; a default counts as a value.
+            `("env", NAME)`. `workspace.source_keys` leaves out keys that the project does not set; a default counts as a value.
     """
 
     machine_type: str | None
@@ -234,7 +234,7 @@ def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[Fil
     for path, owner in owners:
         for key in ("base_output_directory", "service_account", "kms_key_name"):
             if getattr(owner, key, None) is not None:
-                keys[key,] = (*path, key)
+                keys[(key,)] = (*path, key)
         keys |= {("labels", label): (*path, "labels", label) for label in owner.labels}
     path, owner = owners[-1]  # a sweep does not take the display name of its job
     return keys | ({("display_name",): (*path, "display_name")} if owner.display_name is not None else {})
@@ -431,17 +431,17 @@ class _Resolver:
         trainer = self.loaded.project.trainer
         # nfs_mounts are no key of a role, and hold for every pool of the job
         keys: dict[FileKey, FileKey] = {("nfs_mounts",): ("jobs", self.job_name, "nfs_mounts")}
-        keys["python_module",] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
-        inherits = role != "reduction_server"  # which does not run the trainer's image either
+        keys[("python_module",)] = ("jobs", self.job_name, "module") if self.job.module else ("trainer", "module")
+        inherits = role != "reduction_server"  # its servers run an image of Google's, with no arguments of the job
         if inherits:
-            keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
+            keys[("image_uri",)] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
             keys |= {(name,): (*path, name) for name in _POOL_KEYS if getattr(owner, name) is not None}
             keys |= {("env", name): (*path, "env", name) for name in owner.env}
             if owner.container:
-                keys["image_uri",] = (*path, "container", "image_uri")
+                keys[("image_uri",)] = (*path, "container", "image_uri")
             elif owner.image:
-                keys["image_uri",] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
+                keys[("image_uri",)] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
         has_args_of_job = role == "chief" or (inherits and settings.args is None)
         args = self.arg_keys if has_args_of_job else _keys_of(settings.args or (), (*owners[-1][0], "args"))
         return keys | {("args", n): key for n, key in enumerate(args)}

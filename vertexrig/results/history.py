@@ -28,7 +28,7 @@ class Record:
 
     Args:
         name: The job or sweep of the project file.
-        resource: The job as the API would show it, with a sweep's trials and, of those that have ended too, their jobs and measurements.
+        resource: The job as the API would show it, with a sweep's trials, and the jobs and measurements of all of them, ended or not.
         run: The run whose output folder it had, "" without one.
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.

@@ -27,7 +27,7 @@ class Rehearsal:
             pip's last lines. "" if it quotes nothing.
         hint: What the failure usually means.
         differences: A sentence for each thing that is not as on Vertex AI.
-        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
+        warnings: A sentence for each thing that went wrong without failing the job; it would not fail it on Vertex AI either.
         astray: Files left in the working directories of a job without a model, the largest first; Vertex AI does not keep them. For a
             sweep: of the first trial without a model.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.study.StudyRecord.table`).

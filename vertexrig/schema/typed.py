@@ -3,7 +3,7 @@
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
 it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where a duration
-such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are read elsewhere: `doc` is its line in the
+such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are for others as well: `doc` is its line in the
 reference page, `partial` (`schema.json_schema`) a mapping whose values are parts of the file itself, `names` (`catalog.overlay`) the
 table of the catalog whose rows it names.
 
@@ -259,7 +259,7 @@ def convert(hint: Any, value: Any, place: Place) -> Any:
         return _union(hint, value, place)
     if origin is Literal:
         choices = [str(choice) for choice in typing.get_args(hint)]
-        # str(): a tagged or untyped text becomes a plain one.
+        # str(): an `Untyped` text becomes a plain one.
         if isinstance(value, str) and str(value) in choices:
             return str(value)
         text = f"{quoted(value)} is not one of its values. {did_you_mean(str(value), choices, most=30)}"

@@ -71,14 +71,14 @@ def quota_needs(document: Document, catalog: Catalog, region: str = "") -> list[
         items = list(dict.fromkeys(part.item for part in parts))
         disk = parts[0].unit == "GB"  # disks have no preemptible quota
         of_spot = preemptible and not disk
-        known = catalog.default_preemptible_quota if of_spot else catalog.default_quota
+        default_of = catalog.default_preemptible_quota if of_spot else catalog.default_quota
         found.append(
             QuotaNeed(
                 " and ".join(items),
                 catalog.quota_metric(items[0], "STANDARD" if disk else how) or "",
                 sum(part.each * part.pool.replica_count for part in parts) * trials,
                 parts[0].unit,
-                known(region, items[0]),
+                default_of(region, items[0]),
                 _needed_by(parts, trials),
                 parts[0].path,
                 of_spot,

@@ -256,7 +256,7 @@ class Reader:
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
-        # By rule, of its findings beyond the most that are kept: the first error, or else the first.
+        # by rule: of its findings beyond the most that are kept, the first error, or the first finding if none is an error
         self.rest: dict[str, Finding] = {}
 
     def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:

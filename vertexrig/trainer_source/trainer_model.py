@@ -221,7 +221,7 @@ class PathOrigin:
 
 @dataclass(frozen=True)
 class PathUse(_InFile):
-    """One call that takes a path for one of the machine, or reads one in a bucket by a library that it needs for that.
+    """One call that treats any path as one of the machine, or that needs a library to read a path in a bucket.
 
     Args:
         function: Its full name, such as `numpy.load`; of a method, the method's.
@@ -308,7 +308,7 @@ class TrainerSource:
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
         mounts: Texts that start gcsfuse.
-        path_uses: Calls that take any path for one of the machine, or need a library for others.
+        path_uses: Calls that treat any path as one of the machine, or need a library to read a path in a bucket.
         names_gcsfs: Whether the trainer imports or requires gcsfs.
         lacks_gcsfs: Whether it runs in an image of its own that has no gcsfs.
         watches_memory: Whether the source names /dev/shm.

@@ -44,7 +44,7 @@ class SourceKeys:
 
     @cached_property
     def keys(self) -> Mapping[FileKey, FileKey]:
-        """The key of each value of the job that the project file or one of its defaults gives, by the value's path in it."""
+        """The key of each value of the job that the project file or one of its defaults gives, by the value's path in the job."""
         found = {}
         for path in _leaves(self.document.data):
             key = self._key(path)
@@ -91,7 +91,7 @@ class SourceKeys:
         if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
             return ()  # only trainer keys around: `Workspace.in_project_file` shows the line of the job
         found = _nearest(keys, in_pool)
-        # of a single neighbour, `found` is its own key and no container: the missing key is its sibling
+        # with one neighbour, `found` is that neighbour's own key: the missing key stands beside it, in the same container
         return found[:-1] if missing and found in keys else found
 
     def edit(self, edit: Edit) -> Edit:
