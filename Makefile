@@ -103,8 +103,8 @@ test: $(READY) ## Run the tests, without the end-to-end ones. Needs no cloud acc
 	@$(if $(TESTS),,echo "make test needs no cloud account and no GPU. It takes about 7 minutes on 2 idle cores.")
 	@$(PYTEST) $(or $(TESTS),-m "not whole" $(if $(SINCE),$(shell $(VENV)/bin/python tools/affected.py $(SINCE))))
 
-test-all: $(READY) ## Run every test, also of whole clusters, sweeps, pages and set-ups
-	@$(PYTEST) $(TESTS) $(QUIET)
+test-all: $(READY) ## Run every test, also of whole clusters, sweeps, pages and set-ups, and print which took longest
+	@$(PYTEST) --durations=50 --durations-min=5 $(TESTS) $(QUIET)
 
 # The least percentage is `fail_under` in pyproject.toml. A part of the tests (TESTS), or the coverage of one folder
 # (COVER=vertexrig/render), is only printed.

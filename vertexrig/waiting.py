@@ -43,7 +43,7 @@ def waiting(what: str) -> Iterator[None]:
         while not done.wait(pause):
             first, seconds = pause == FIRST_S, time.monotonic() - begun
             pause = AGAIN_S if first else min(2 * pause, MOST_S)
-            inner = stack[-1:] or [what]
+            inner = stack[-1:] or [what]  # the stack is empty if the block has just ended
             tell(f"waiting for {inner[0]}" + ("" if first else f" ({seconds:.0f} s so far)"))
 
     try:

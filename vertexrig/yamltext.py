@@ -91,7 +91,7 @@ class Reading:
 
 def read(text: str) -> Reading:
     """Read one YAML document; YamlError if the text is not YAML, holds several documents, or expands to too much."""
-    most = max(MAX_VALUES, len(text) // 10)  # more for a longer text, of which nothing need be multiplied
+    most = max(MAX_VALUES, len(text) // 10)  # more for a longer text, which may have that many written out
     # Python's search for cycles goes over all nodes again and again while they are made: it took two thirds of the time
     # of a text of 1 MB (2026-11-21).
     collecting = gc.isenabled()

@@ -115,7 +115,7 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if not done.succeeded:
-        # Without --quiet, both were shown as they came.
+        # Without --quiet, the output and the hint were shown as they came.
         if done.quoted_output and quiet:
             streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
         if done.hint and quiet:
@@ -202,10 +202,10 @@ def _interrupts() -> Iterator[list[int]]:
     """Collect SIGINT, SIGTERM and SIGHUP instead of ending the process; yield the list of signals received so far.
 
     Raises:
-        KeyboardInterrupt: A VertexrigError came after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
+        KeyboardInterrupt: In place of a VertexrigError after a signal, because a terminal's Ctrl-C also ends programs that build a package.
     """
     came: list[int] = []
-    # A handler, not KeyboardInterrupt, which would break `rehearse` off: so the job is cancelled, and its record shows how it ended.
+    # KeyboardInterrupt would break `rehearse` off; with a handler, the job is cancelled, and its record shows how it ended.
     with signals.handled(signals.not_ignored(), lambda number, _: came.append(number)):
         try:
             yield came

@@ -89,8 +89,8 @@ class Jobs:
         self._listeners = [self.watcher.state]
         self._closing = False
         self.held: set[str] = set()
-        # The last line shown of what is done for a job before it runs, such as an installation, by the names of the job and of its tuning
-        # job or pipeline.
+        # By the names of a job that does not run yet and of its tuning job or pipeline: the last line shown of what is done for the job,
+        # such as an installation.
         self.progress: dict[str, str] = {}
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
@@ -301,7 +301,7 @@ class Jobs:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, spec = resources.location_of(name), stored.hidden["spec"]
-        of_its_own = not {"trial", "pipeline"} & stored.hidden.keys()
+        of_its_own = "trial" not in stored.hidden and "pipeline" not in stored.hidden
         if of_its_own and stored.body["state"] == PENDING:
             control.wait(self.settings.pending_for)
         self._set_queued(name)

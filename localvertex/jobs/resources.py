@@ -155,9 +155,9 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
             body.pop("startTime", None)  # recorded: a job that failed without machines has no startTime
     elif ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
-    # A start and an end in whole seconds may have been rounded up. The update is later than both (recording of 2026-02-19). A
-    # time that is missing is not whole.
-    whole = [times.rfc3339(times.parse(body[key])) for key in ("startTime", "endTime") if "." not in body.get(key, ".")]
+    # A start and an end in whole seconds may have been rounded up. The update is later than both (recording of 2026-02-19).
+    start_and_end = [body[key] for key in ("startTime", "endTime") if key in body]
+    whole = [times.rfc3339(times.parse(one)) for one in start_and_end if "." not in one]
     if whole and max(whole) >= body["updateTime"]:
         body["updateTime"] = now(max(whole))
     if state == CANCELLED:

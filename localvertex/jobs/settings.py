@@ -135,9 +135,9 @@ class Settings:
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
         public_buckets: Buckets that are read from Google, without credentials.
         hosts: Host names that the server answers to beside those of loopback.
-        pending_for: Seconds for which a new study, or a new job of no study and no pipeline, stays PENDING before it is QUEUED; 0 but on a
-            server of `local up`.
-        queued_for: Seconds for which it then stays QUEUED at least; 0 but on a server of `local up`.
+        pending_for: Seconds for which a new study, or a new job of no study and no pipeline, stays PENDING before it is QUEUED; 0 except
+            on a server of `local up`.
+        queued_for: Seconds for which it then stays QUEUED at least; 0 except on a server of `local up`.
     """
 
     root: Path

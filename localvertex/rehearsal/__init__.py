@@ -204,9 +204,8 @@ class Recorder:
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
             self.history.save(self.record(body, metrics=metrics, differences=differences, attempts=attempts))
-        # For a sweep: the last of its trials' jobs that failed.
-        ends = [one for one in results if one.state == FAILED] if job.state == FAILED else []
-        failed = ends[-1] if ends else None
+        failures = [one for one in results if one.state == FAILED] if job.state == FAILED else []
+        failed = failures[-1] if failures else None  # for a sweep: the last of its trials' jobs that failed
         done = Rehearsal(
             name=self.name,
             state=job.state,
@@ -223,7 +222,7 @@ class Recorder:
             trials=tuple(read(job).table()) if tuning else (),
             attempts=attempts,
         )
-        # `models_empty` follows from the fields above; of a trial the folder is OUTPUT/ID/model
+        # Only now, because `done.models_empty` is found from the fields above; a trial's folder in it is OUTPUT/ID/model.
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
         resource_names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
         without_model = [self._results[one] for one in resource_names if one in self._results]

@@ -163,7 +163,7 @@ class Child:
     def finished(self) -> bool:
         """Whether it has ended, and no more is to be read from it.
 
-        It has not as long as another process holds the pipes of a program that has reported its end; `poll` closes those at `held_until`.
+        False while another process still holds the pipes of a program that has reported its end; `poll` closes them at `held_until`.
         """
         if self.link in self.open:
             return False
@@ -212,7 +212,7 @@ def can_show_buckets() -> bool:
 
 @lru_cache(maxsize=1)
 def can_show_names() -> bool:
-    """Whether a program can be given a name of its machine, and an /etc/hosts of its own, which this system asks."""
+    """Whether a program can be given a name of its machine, and an /etc/hosts of its own in which this system then looks names up."""
     name = "vertexrig-name"
     return can_show_buckets() and _shows(hosts=hosts_with([name]), host=name)
 
@@ -346,7 +346,7 @@ class Children:
     def poll(self, timeout: float | None) -> list[Child]:
         """Wait at most `timeout` seconds (None: without end) for output, read what has come, and return the programs that ended."""
         ended = []
-        # Seconds until the first program that has ended is no longer read, although other processes hold its pipes.
+        # Seconds until `held_until` of the first program that has ended while other processes hold its pipes.
         give_up_in = min((child.held_until for child in self.running.values()), default=float("inf")) - time.monotonic()
         if give_up_in < (float("inf") if timeout is None else timeout):
             timeout = max(give_up_in, 0.0)

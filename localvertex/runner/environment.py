@@ -72,7 +72,7 @@ def object_file(uri: str, root: Path) -> Path:
 
 
 def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
-    """Return an argument or value with its `gs://` paths, unless `keep_gs`, and its `/gcs/` paths pointed at the folder that holds the buckets.
+    """Return an argument or value whose `/gcs/` paths, and without `keep_gs` also its `gs://` paths, lead to the folder of the buckets.
 
     A `/gcs/` in the middle of another path is left alone.
 

@@ -26,7 +26,7 @@ KerasChoice = tuple[dict[str, str], str]
 
 
 def framework(image: str, folder: Path | None = None) -> str:
-    """Return what the name of an image says, or of those that a folder's Dockerfile is built from; "" if that is nothing."""
+    """Return the framework by the name of an image, or of those that a folder's Dockerfile is built from; "" if no name tells."""
     for name in (image, *(_bases(folder) if folder is not None else ())):
         prebuilt, named = load().image(name), _FRAMEWORK.search(f"/{name}")
         if prebuilt is not None:

@@ -296,7 +296,7 @@ class Installer:
         added = ""
         if lacking:
             with waiting(f"pip, which installs what the image has and this machine lacks: {', '.join(lacking)}"):
-                # without a word in the job's log: what is lacking after a failure is the replica's to say
+                # the job's log gets nothing of it: if it fails, the replica itself says what it lacks
                 quietly = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *install, *lacking]
                 if self.execute(quietly, env)[0] == 0:
                     names = ", ".join(lacking)
@@ -304,8 +304,8 @@ class Installer:
         return {"replaced": replaced, "added": added, "broken": _broken(site, base.site), "steps": log}
 
     def _venv(self, base: Interpreter, folder: Path, first: str, *, bare: bool) -> Path:
-        """Return the interpreter of a new layer that sees what `base` sees. What `first`, a line of its .pth file, adds is found before
-        that. If `bare`, the layer has no pip.
+        """Return the interpreter of a new layer that sees what `base` sees. `first` is a line of its .pth file: the folders that this
+        line adds come before those of `base`. If `bare`, the layer has no pip.
         """
         options = ["--without-pip"] if bare else []
         with waiting(f"{base.python}, which makes a virtual environment"):
@@ -345,7 +345,7 @@ def _pip(base: Interpreter, python: Path) -> list[str]:
 def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, Any]]) -> Path:
     """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it.
 
-    Packages for a container are a folder without an interpreter, and there the value has no use.
+    Packages for a container are a folder without an interpreter: the path returned for them leads nowhere.
     """
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.
@@ -361,9 +361,9 @@ def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[
 
 
 def with_layer(base: Interpreter, python: Path) -> Interpreter:
-    """Return `base` with the frameworks of the layer whose interpreter is `python` in `installed`, too; a version in the layer comes first.
+    """Return `base`, with a layer's frameworks added to its field `installed`; a version in the layer comes first.
 
-    The field `python` stays that of `base`.
+    The argument `python` is the layer's interpreter; the field `python` stays that of `base`.
     """
     site = python.parent.parent.glob("lib/python*/site-packages")
     return replace(base, installed={**base.installed, **_installed([str(one) for one in site])})

@@ -141,7 +141,7 @@ def _names(replicas: Sequence[cluster.Replica], job_id: str, *, named: bool) -> 
 
 
 def is_in_tmp(program: ReplicaProgram, local_variables: Mapping[str, str], root: Path) -> bool:
-    """Whether something that a program needs of this machine is below /tmp, which then cannot be its own; its arguments do not count."""
+    """Whether a program needs something of this machine below /tmp, and so cannot have its own /tmp; its arguments do not count."""
     texts = (
         str(root.resolve()),
         str(program.cwd or ""),

@@ -204,8 +204,8 @@ class JobRun:
             self.programs[pool.index] = made[key]
         self.containers = {index: one.container for index, one in self.programs.items() if one.container is not None}
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
-        # A job in containers alone has the names of the service; so has one in none, where this system can show programs such names.
-        # With both, no name leads to all.
+        # The replicas have the service's names if all run in containers, or if none does and this system can show programs such names.
+        # If only some run in containers, no name leads to all.
         all_in_containers = len(self.containers) == len(self.programs)
         named = all_in_containers or (can_name and not self.containers)
         replicas = self._replicas(named=named)
@@ -282,7 +282,7 @@ class JobRun:
         name, lines = self.preparing_replica, packages.PipLines()
 
         def keep(line: Line) -> None:
-            if line.stderr:  # where pip names a cause; it keeps this machine's path, which the job's error quotes
+            if line.stderr:  # where pip names a cause: the job's error quotes it unchanged, with this machine's path
                 self.pip_errors.append(line.text)
             elif archive is not None:
                 line = replace(line, text=line.text.replace(str(archive), f"/{archive.name}"))
@@ -405,9 +405,9 @@ class JobRun:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        since = time.time() - (
-            time.monotonic() - self.began_at
-        )  # files have the wall clock's time, which may have been adjusted
+        # When the run began, by the wall clock as it is now: files have its time, and it may have been adjusted.
+        ran_for = time.monotonic() - self.began_at
+        since = time.time() - ran_for
         # Looked for only after a success: on the service the replica would lose this output without an error.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, since)):
             text = f"{name} succeeded, but {lost}."

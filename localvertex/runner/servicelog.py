@@ -1,4 +1,4 @@
-"""The lines that the service itself writes into a job's log: before, of each replica, and after, in their order.
+"""The lines that the service itself writes into a job's log, in their order: before the replicas, about each of them, and after them.
 
 Source: eleven public `stream-logs` of GPU jobs with a Python package, us-central1, February 2026, and one of a container that
 ran out of memory, May 2026. Lines of the executor are known of package jobs only; a container has none.

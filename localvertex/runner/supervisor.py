@@ -46,8 +46,8 @@ _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_NAME, _NEW_USER = 0x20000, 0x4000000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 GCS, HOSTS, TMP = "/gcs", "/etc/hosts", "/tmp"
-# /var/tmp is on a disk, while /tmp may be in memory. A scratch folder cannot be in the state folder: that is often below the folder that
-# is covered, and overlayfs refuses to keep changes below what they change.
+# /var/tmp is on a disk, while /tmp may be in memory. A scratch folder cannot be in the state folder, which is often inside the folder that
+# is covered: overlayfs does not keep the changes of a folder inside that folder.
 _SCRATCH = "/var/tmp"
 _OOM_SCORE = 500
 
@@ -69,7 +69,7 @@ def processes() -> dict[int, tuple[int, int, int, str]]:
             with open(f"/proc/{int(pid)}/stat", errors="replace") as file:
                 name, _, rest = file.read().rpartition(")")  # the name in brackets may hold anything
             fields = rest.split()
-            # Fields 4 (ppid), 6 (session) and 24 (rss) of proc(5): two are before the bracket, and a list counts from 0.
+            # Fields 4 (ppid), 6 (session) and 24 (rss) of proc(5), less 3: fields 1 and 2 end at the bracket, and a list counts from 0.
             found[int(pid)] = int(fields[1]), int(fields[3]), int(fields[21]) * _PAGE, name.partition("(")[2]
     return found
 
@@ -138,7 +138,7 @@ def _remove_scratch(options: dict[str, Any]) -> None:
     changed = os.path.join(scratch, "changes")
     with contextlib.suppress(OSError):
         os.chmod(os.path.join(scratch, "overlay", "work"), 0o700)  # overlayfs makes it without any rights
-    for folder, _, names in os.walk(changed if kept else ""):
+    for folder, _, names in os.walk(changed) if kept else ():
         for path in (os.path.join(folder, name) for name in names):
             with contextlib.suppress(OSError):
                 # a file that was removed is a device in an overlay
@@ -391,9 +391,9 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     # The wakeup descriptor is written for signals with a handler in Python only.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # The counters belong to the whole control group. A kill counts as this program's if the counter rose while it ran and it
-    # died by SIGKILL.
-    before = (_oom_kills(), _machine_oom_kills())
+    # The counters are those of the whole control group and of the machine. A kill counts as this program's if the counter rose while
+    # it ran and it died by SIGKILL.
+    kills_before, machine_kills_before = _oom_kills(), _machine_oom_kills()
     read_end, write_end = os.pipe()
     own = os.getpid()
     child = os.fork()
@@ -414,7 +414,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     control.sendall(b"start %d\n" % child)
     status, out_of_memory = _watch(control, wake, child, options["memory"])
     if status is not None and options.get("inspect") and not os.WIFSIGNALED(status):
-        status, out_of_memory = _of_container(options["inspect"], status, before[1])
+        status, out_of_memory = _of_container(options["inspect"], status, machine_kills_before)
     # Before the report: the reader of the report may start the program again on the same ports.
     _signal(child, signal.SIGKILL)
     _kill_all()
@@ -423,7 +423,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         status = 128 << 8  # as of a container that cannot start (vertex-ai-samples issue 1898)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        out_of_memory |= killed and _oom_kills() > before[0] >= 0
+        out_of_memory |= killed and _oom_kills() > kills_before >= 0
         with contextlib.suppress(OSError):  # the runner is gone
             control.sendall(b"exit %d %d\n" % (status, out_of_memory))
 

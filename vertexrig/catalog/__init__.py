@@ -186,7 +186,7 @@ class Catalog:
         )
 
     def regional_name(self, machine_type: str, accelerator: str | None = None, count: int = 0) -> str | None:
-        """Return the name regions list a machine's accelerator under, `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp; None if there is none."""
+        """Return the name under which regions list an accelerator: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp; None without one."""
         machine = self.machines.get(machine_type)
         if machine is not None and machine.tpu:
             return machine.tpu

@@ -132,7 +132,7 @@ def check(document: Document, context: Context, silenced: Container[str] = ()) -
                 ]
                 if problems:  # most rules find nothing in most files
                     found += limited(_findings(rule, problems, document))
-    # Of the whole document, not of one rule: any message may quote a value.
+    # the secrets of the whole document, since a message of any rule may quote one
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))

@@ -134,7 +134,8 @@ def _lost(script: str, given: list[str]) -> list[str]:
 
 
 def _script(pool: Pool) -> _Script | None:
-    command, words = pool.command, pool.words if pool.container is not None else []
+    command = pool.command
+    words = pool.words if pool.container is not None else []
     is_value = False
     for index, word in enumerate(words[1:-1], 1):
         if is_value or not is_shell(words[0]):

@@ -128,7 +128,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 
         ours = trainer_pools(document, trainer)
     for pool, path, arg in _args(document, of_shells=False):
-        flag = last_arg if last_pool == pool.index else ""  # if it is one, this item may be its value
+        before = last_arg if last_pool == pool.index else ""  # if it is a flag, this item may be its value
         last_pool, last_arg = pool.index, arg
         several = _SEVERAL.match(arg)
         if several:
@@ -140,7 +140,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if found and not (trainer is not None and pool in ours and trainer.short_flags(arg)):
             text = f"{quoted(arg)} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
-            value_of = flag if _takes_next(flag, trainer) else ""
+            value_of = before if _takes_next(before, trainer) else ""
             if value_of:
                 text = (
                     f"{quoted(arg)} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
@@ -154,10 +154,10 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
     last_pool, last_arg = -1, ""  # of the item before
     for pool, path, arg in _args(document):
-        flag = last_arg if last_pool == pool.index else ""  # if it is one, this item may be its value
+        before = last_arg if last_pool == pool.index else ""  # if it is a flag, this item may be its value
         last_pool, last_arg = pool.index, arg
         if not arg.strip():
-            if not _takes_next(flag, context.trainer):  # an empty text may well be a flag's value
+            if not _takes_next(before, context.trainer):  # an empty text may well be a flag's value
                 yield Problem(path, "the argument is empty; the program receives an empty string", "remove it")
         elif arg != arg.strip() and arg.strip().startswith("-"):
             text = f"{quoted(arg)} begins or ends with white space, which reaches the program"

@@ -189,7 +189,7 @@ def _mounted(pool: Pool) -> list[str]:
 
 def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
     # reversed, so that the first pool of each bucket stays
-    named = {name: pool for pool in reversed(document.running) for name in reversed(_mounted(pool))}
+    named = {name: pool for pool in reversed(document.running) for name in _mounted(pool)}
     names = sorted(named)
     if len(names) > 1:
         where = f", preferably {context.region}" if context.region else ""

@@ -194,7 +194,7 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
             return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
     for name in tf.STRATEGY_FLAGS if trainer is not None else ():
         flag = trainer.flag(f"--{name}") if trainer is not None else None
-        # `flag` also finds abbreviations: --distribution may begin another flag
+        # `TrainerSource.flag` also finds abbreviations: --distribution may begin another flag
         if flag is not None and f"--{name}" in flag.names and isinstance(flag.default, str):
             strategy = tf.strategy_named(flag.default)
             path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.where}, the default)"

@@ -88,7 +88,7 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
     trainer = context.trainer
     if trainer is None:
         return
-    # What flags get is known of these pools only; texts and variables are the same in each.
+    # A path from a flag is known for these pools only; one from a text or a variable is the same in every pool.
     pools = [] if trainer.problems else trainer_pools(document, trainer)
     first = next(iter(pools or document.pools), None)
     if first is None:

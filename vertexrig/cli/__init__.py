@@ -1,7 +1,7 @@
 """The command line: one module per verb, which turns words and options into calls of the library.
 
-`run` turns errors into messages and exit codes (`vertexrig.__main__` does so for Ctrl-C during imports): 0 done; 1 findings of severity error, a
-failed job, or another negative result; 2 bad usage or configuration; 3 the service refused or could not be reached;
+`run` turns errors into messages and exit codes; for Ctrl-C during imports, `vertexrig.__main__` does. The codes: 0 done; 1 findings of
+severity error, a failed job, or another negative result; 2 bad usage or configuration; 3 the service refused or could not be reached;
 130 interrupted.
 """
 

@@ -153,7 +153,9 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
         return lambda data: {key: part(one) for key, one in data.items()}
     if type(None) in inner and len(inner) == 2:  # such as tuple[str, ...] | None
         given = decoder(next(part for part in inner if part is not type(None)))
-        return given if given is _same else lambda data: None if data is None else given(data)
+        if given is _same:
+            return _same
+        return lambda data: None if data is None else given(data)
     return _same
 
 

@@ -174,7 +174,7 @@ def wrong(
                 "a step is `promote` or `register`, or one with options: `promote: {epochs: 30}`, `evaluate: {job: NAME}`",
             )
         name = name_of(step)
-        if name in seen or [*seen, name] != [known for known in ORDER if known in (*seen, name)]:
+        if seen and ORDER.index(name) <= ORDER.index(seen[-1]):
             return (
                 index,
                 f"{name} cannot follow {seen[-1]}: the order is promote, evaluate, register, each at most once",

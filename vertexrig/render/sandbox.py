@@ -126,7 +126,7 @@ class _Finalized(CodeGenerator):
         return str(finalize.const(node.as_const(frame.eval_ctx)))
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
-        """Write the calls around any other expression. For speed: `escape` would return the Markup of `finalize` unchanged.
+        """Open the call of `finalize` around an expression that is no literal. Jinja also calls `escape`, which would change nothing.
 
         A compiled template renders in 0.22 ms in place of 0.31 ms (9 jobs, 2 cores, 2026-11-29).
         """
@@ -159,7 +159,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del self.filters[name]  # ways around the JSON, or meant for HTML or debugging
         # Jinja's own escapes <, > and & for HTML, which YAML would keep
         self.filters |= {"tojson": _emit, "nested": _nested}
-        # cycler, joiner, namespace and lipsum are Python classes that lead to all others
+        # cycler, joiner and namespace are Python classes, lipsum is a function: they lead to all other classes
         self.globals.clear()
         self.globals |= {"range": safe_range, "dict": dict, "zip": zip, "refuse": _refuse, "grid_study": grid_study}
 

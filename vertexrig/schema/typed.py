@@ -3,7 +3,7 @@
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
 it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where a duration
-such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are for others as well: `doc` is its line in the
+such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are read by other modules: `doc` is its line in the
 reference page, `partial` (`schema.json_schema`) a mapping whose values are parts of the file itself, `names` (`catalog.overlay`) the
 table of the catalog whose rows it names.
 

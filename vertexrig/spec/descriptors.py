@@ -22,8 +22,8 @@ OTHERS = Path(__file__).with_name("services.binpb")
 """Cloud Scheduler, Cloud Logging, Resource Manager and the details of errors: what the local Vertex needs in addition to Vertex AI;
 `message` and `enum` do not find what is in it."""
 TABLES = Path(__file__).with_name("aiplatform_v1.json")
-"""Messages and enums of `FILE` by full name, those inside messages too. A message is whether it is the entry of a map, and its fields: each
-is the values of `Field`, without those at the end that are defaults. An enum is its numbers by name."""
+"""Messages and enums of `FILE` by full name, those inside messages too. A message is a pair: whether it is the entry of a map, and its
+fields, each as the values of `Field` without the defaults at the end. An enum is its numbers by name."""
 PACKAGE = "google.cloud.aiplatform.v1"
 _ENUM, _MESSAGE = 14, 11  # google.protobuf.FieldDescriptorProto.TYPE_*
 

@@ -302,7 +302,7 @@ def job_part(document: Document, key: str) -> Mapping[str, Any]:
 
 
 def tpu_name(pool: Pool, catalog: Catalog) -> str:
-    """Return the name regions list the pool's TPU under (`TPU_V3`, `TPU_V3_POD`, `TPU_V5E`), "" if it has none."""
+    """Return the name under which regions list the pool's TPU (`TPU_V3`, `TPU_V3_POD`, `TPU_V5E`), "" if it has none."""
     machine = catalog.machines.get(pool.machine_type)
     accelerator = catalog.accelerators.get(pool.accelerator_type)
     if (machine is not None and machine.tpu) or (accelerator is not None and accelerator.kind == "tpu"):

@@ -30,7 +30,7 @@ _NAME = rf"(?i:(?:.*_)?{_WORD})"
 _HEX_NAME = r"(?i:(?!.*(?:CACHE|PUBLIC))(?:--?)?(?:[A-Za-z0-9]+[-_])*KEY)"
 _HEX = r"[0-9a-f]{32}(?:[0-9a-f]{8})?"
 _FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
-# In lower case: each pattern above, and `_NAMED_VALUES` below, needs one of these to match.
+# In lower case: `_KNOWN`, `_PEM`, `_NAME` and `_FLAG_NAME` above, and `_NAMED_VALUES` below, need one of these to match.
 _HINTS = (
     "kgat_", "token", "secret", "passw",
     *(f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-", " ")),
@@ -126,7 +126,7 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _may_hold_one(text: str) -> bool:
-    """Whether a pattern of this module could match."""
+    """Whether a pattern that needs one of `_HINTS` could match."""
     # casefold matches what `(?i:…)` matches
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)

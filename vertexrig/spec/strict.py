@@ -256,7 +256,7 @@ class Reader:
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
-        # by rule: of its findings beyond the most that are kept, the first error, or the first finding if none is an error
+        # by rule: one of its findings beyond `MOST`, which is an error if there is any, otherwise the first
         self.rest: dict[str, Finding] = {}
 
     def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:
@@ -433,7 +433,7 @@ class Reader:
         return [item for item in items if item is not _DROP]
 
     def bounded(self, value: list[Any], field_: Field, raw: yamltext.FileKey, path: str) -> list[Any]:
-        """Return the items of a list that may be there: every rule looks at each of them."""
+        """Return a list without the items beyond its limit: every rule looks at each item."""
         limit = LIST_LIMITS.get(field_.name)
         most = load().limits.integer(limit) if limit else MOST_ITEMS
         if len(value) <= most:

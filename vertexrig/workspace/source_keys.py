@@ -208,7 +208,7 @@ def _camel(path: FileKey) -> FileKey:
 
 
 def _leaves(value: Any, path: FileKey = ()) -> Iterator[FileKey]:
-    """Return the path of every value that holds no others."""
+    """Yield the path of every value that is neither a mapping nor a list."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
