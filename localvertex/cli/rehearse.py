@@ -202,7 +202,7 @@ def _interrupts() -> Iterator[list[int]]:
     """Collect SIGINT, SIGTERM and SIGHUP instead of ending the process; yield the list of signals received so far.
 
     Raises:
-        KeyboardInterrupt: In place of a VertexrigError after a signal, because a terminal's Ctrl-C also ends programs that build a package.
+        KeyboardInterrupt: After a signal, in place of a VertexrigError: a terminal's Ctrl-C also ends a package's build, which then fails.
     """
     came: list[int] = []
     # KeyboardInterrupt would break `rehearse` off; with a handler, the job is cancelled, and its record shows how it ended.

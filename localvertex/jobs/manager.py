@@ -89,8 +89,8 @@ class Jobs:
         self._listeners = [self.watcher.state]
         self._closing = False
         self.held: set[str] = set()
-        # By the names of a job that does not run yet and of its tuning job or pipeline: the last line shown of what is done for the job,
-        # such as an installation.
+        # The last line shown of what is done for a job that does not run yet, such as an installation. The keys are the job's name and that
+        # of its tuning job or pipeline.
         self.progress: dict[str, str] = {}
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
@@ -260,7 +260,7 @@ class Jobs:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
     def _enqueue(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Put a job into the queue. One that is PENDING since its creation becomes QUEUED if it has to wait for slots."""
+        """Put a job into the queue. If it has to wait for slots, it becomes QUEUED now, otherwise in `_run_with`."""
         if not self.queue.submit(name, len(_replicas(spec))):
             self._set_queued(name)
 

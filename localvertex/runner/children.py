@@ -212,7 +212,7 @@ def can_show_buckets() -> bool:
 
 @lru_cache(maxsize=1)
 def can_show_names() -> bool:
-    """Whether a program can be given a name of its machine, and an /etc/hosts of its own in which this system then looks names up."""
+    """Whether a program can have a host name and an /etc/hosts of its own, and this system looks names up in that file."""
     name = "vertexrig-name"
     return can_show_buckets() and _shows(hosts=hosts_with([name]), host=name)
 

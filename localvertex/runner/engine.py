@@ -30,10 +30,11 @@ ROOT_LABEL, OWNER_LABEL, JOB_LABEL = "vertexrig.root", "vertexrig.process", "ver
 USED = "containers"
 """File of a state folder in which a container was started: a server or rehearsal that starts looks for ones that are left."""
 _AGAIN_S = 30.0
-"""Seconds after which an engine that did not answer is asked again."""
+"""Seconds for which the answer of an engine is kept, or that it gave none in time; one that is not there is asked each time."""
 _ASK_S = 10.0
+"""Seconds that an engine has to answer where it is one of several."""
 _NAMED_S = 120.0
-"""Seconds that an engine has to answer where it is one of several, and where the user named it: podman is silent while it stores an image."""
+"""The same where the user named it, or where it is asked for an image: podman is silent while it stores one."""
 _SILENT = 124
 """Exit code in place of that of a program that gave no answer in time, as `timeout` has it."""
 # Names that the program of an engine, or the libraries below it, read from their own environment.

@@ -269,8 +269,8 @@ def python_for(
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
     In place of a prebuilt image, an environment with the image's versions is made if the project file says `interpreters: auto`, or if it
-    names no Python and this one lacks the image's TensorFlow. In the second case, if no environment can be made, this Python is used;
-    its packages may then break the TensorFlow that pip installs for the trainer (JAX needs a newer ml_dtypes).
+    names no Python and this one lacks the image's TensorFlow. If none can be made, and the project file does not say `auto`, this Python is
+    used; its packages may then break the TensorFlow that pip installs for the trainer: JAX, for one, needs a newer ml_dtypes.
 
     Raises:
         UsageError, PackageError: With `interpreters: auto`, no environment can be made; or a Python that is named cannot be run.

@@ -278,7 +278,7 @@ class JobRun:
     def _run_installer(
         self, argv: Sequence[str], env: Mapping[str, str], *, archive: Path | None = None
     ) -> tuple[int, packages.PipLines]:
-        """Run a program of the preparation; see `packages.Execute`. The log is that of the replica that it is for, `preparing_replica`."""
+        """Run a program of the preparation; see `packages.Execute`. Its lines go to the log of `preparing_replica`, for which it runs."""
         name, lines = self.preparing_replica, packages.PipLines()
 
         def keep(line: Line) -> None:
@@ -315,7 +315,7 @@ class JobRun:
             self._enter(RUNNING)
             while True:
                 self._poll(None)
-        except _Stop as stop:  # after another error, such as a full disk, `_close` kills the replicas
+        except _Stop as stop:  # only this one: after any other exception, `_close` kills the replicas
             if isinstance(stop, _Ended) and stop.state == SUCCEEDED:
                 self._enter(RUNNING)  # it may end before the last replica has started, and no PENDING job succeeds
             self._flush()
@@ -405,10 +405,10 @@ class JobRun:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        # When the run began, by the wall clock as it is now: files have its time, and it may have been adjusted.
+        # When the run began by the present wall clock, which may have been adjusted since: the times of files are compared with this.
         ran_for = time.monotonic() - self.began_at
         since = time.time() - ran_for
-        # Looked for only after a success: on the service the replica would lose this output without an error.
+        # What a replica wrote to a folder `gs:` is looked for only if it succeeded: on the service it would be lost without an error.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, since)):
             text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:

@@ -218,10 +218,10 @@ def _machine_oom_kills() -> int:
 
 
 def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
-    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, and what else `isolation` names.
+    """Give this process, and what it starts, the folder of the buckets as /gcs, where Vertex AI has them, and all else in `isolation`.
 
     Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
-    root), in which all that is at the root of the file system is bound next to /gcs, and its own UTS namespace.
+    root), in which all that is at the root of the file system is bound next to /gcs, and, if it gets a host name, a UTS namespace.
 
     Args:
         isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is
@@ -314,7 +314,7 @@ def set_up_child(parent: int, options: dict[str, Any]) -> None:
     os.setsid()
     if options["isolation"]["gcs"]:
         isolate(options["isolation"], options["cwd"], options["scratch"])
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # only after `isolate`, whose new user namespace would clear it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
     _limit()
