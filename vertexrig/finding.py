@@ -134,7 +134,7 @@ def left_out(rest: Iterable[Finding], count: int) -> Finding:
 
 
 def folded(found: Iterable[Finding]) -> list[Finding]:
-    """Return findings with the same message about the same line merged into one with all their paths, as shown and counted."""
+    """Return findings as they are shown and counted: those with the same message about the same line are one, with all their paths."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in found:
         place = (finding.file, finding.line, finding.entry if finding.line is None else "", finding.given)

@@ -155,7 +155,7 @@ def _bound(text: str, most: int) -> None:
             event: Any = loader.get_event()
             deeper = _DEEPER.get(type(event), 0)
             depth += deeper
-            count += deeper >= 0
+            count += 0 if deeper < 0 else 1  # the end of a list or mapping is no value
             if depth > MAX_DEPTH:
                 raise YamlError(f"values are nested more than {MAX_DEPTH} deep", event.start_mark.line + 1)
             if count > 2 * most:  # keys count, too

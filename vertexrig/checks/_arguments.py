@@ -19,10 +19,10 @@ class Passed:
 
     Args:
         path: Its item of args.
-        name: The flag as written, `--epochs`; "" for a positional value.
+        name: The flag as written, `--epochs`; the flag's first name for short flags in one word, `-vx` or `-n5`; "" for a positional value.
         value: What it is given; None for a flag without a value.
         flag: The trainer's declaration of it, None if there is none.
-        joined: Whether the value is in the same item, after `=`.
+        joined: Whether the value is in the same item, after `=`; True for each short flag with a value in a word such as `-vx` or `-n5`.
     """
 
     path: str

@@ -142,7 +142,7 @@ def image_form(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _registry(path: str, uri: str) -> Iterator[Problem]:
-    """Yield a second registry's host where the project belongs, or a project that cannot exist."""
+    """Yield the problem of a URI with a second registry's host in the project's place, or with a project that cannot exist."""
     host, project = _place(uri)
     if _GOOGLE_HOST.fullmatch(project) and (_GOOGLE_HOST.fullmatch(host) or host in _DOCKER_HUB):
         text = f"{uri[:120]} names two registry hosts; {host} reads the second, {project}, as a project or user, and none has that name"
@@ -335,7 +335,7 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
     """Yield a CPU image on a GPU or TPU machine, or a GPU image on a TPU machine: paid for, never used."""
     for pool, image in _known(document, context):
         needs = _needs(pool, context.catalog)
-        if needs == "cpu" or needs in image.kind or image.kind == "tpu":
+        if needs == "cpu" or needs in image.kind.split("_or_") or image.kind == "tpu":  # a kind may be cpu_or_gpu
             continue
         what = pool.accelerator_type or pool.machine_type
         text = f"{image.name} has no {needs.upper()} support: {what} would be paid for and not used"

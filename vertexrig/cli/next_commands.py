@@ -16,7 +16,7 @@ PROGRAM = "vertexrig"
 
 
 def program() -> str:
-    """Return how to type this program: by its name if the shell finds it, otherwise by its path, quoted."""
+    """Return how to type this program: by its name if the shell finds it, otherwise by its path or as `python -m`, quoted."""
     started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     if started.name != PROGRAM:  # python -m vertexrig, or a function call
         return PROGRAM if found else f"{shlex.quote(sys.executable)} -m {PROGRAM}"

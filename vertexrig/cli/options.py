@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def option(*flags: str, **settings: Any) -> Any:
     """Return a dataclass field whose value comes from an option; flags and settings are those of `click.option`."""
-    # called with the field's name, which click.option takes as the parameter's name
+    # `group` calls it with the field's name, which click.option takes as the parameter's name
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 
 

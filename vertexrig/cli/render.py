@@ -94,7 +94,7 @@ def command(
     else:
         streams.note("not checked")
     if not info:
-        # options of this call for the one that `_switch` prints; `Workspace.command_line` adds --file, --env and --set
+        # this command's options, which the one that `_switch` prints repeats; `Workspace.command_line` adds --file, --env and --set
         given = [
             *(["--output", output_file] if output_file is not None else []),
             *(["--run", run_id] if run_id else []),

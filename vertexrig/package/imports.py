@@ -67,7 +67,7 @@ def third_party(
     """
     known = declared_modules(item.name for item in requirements)
 
-    @cache  # most imports do not need it
+    @cache  # made for the first import that needs it; most do not
     def more() -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the modules of what the requirements bring, and the requirements of which that is not known."""
         names, unknown = brought((item.name for item in requirements), locked(folder))

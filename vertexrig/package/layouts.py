@@ -139,7 +139,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     """Return the Layout of a folder with a setup.py, or with a setup.cfg that replaces one; None for another folder."""
     if "setup.py" in files:
-        return Layout({})
+        return Layout({})  # nothing is generated: the setup.py has the requirements
     config = _config(files)
     return Layout({"setup.py": SETUP_PY}) if _has(config, "options", "packages", "py_modules") else None
 

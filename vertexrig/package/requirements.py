@@ -72,7 +72,7 @@ def version_of_image(tf_version: str | None) -> tuple[int, int] | None:
 
 
 def rewrite(relative: str, data: bytes, image_tf: tuple[int, int] | None, notes: Notes) -> bytes:
-    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with each of them as `adjusted` returns it."""
+    """Note the requirements of a setup.py, setup.cfg or requirements file; return the file with each as `adjusted` returns it."""
     if relative == "setup.py":
         return _rewrite_setup(data, image_tf, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in

@@ -58,7 +58,7 @@ class Sources:
         requirements: The requirements that it declares, with the pins as its files have them.
         refusals: Why the package must not be built.
         warnings: What is worth saying.
-        left_out: Those of the warnings that are about a requirement with a version, left out because the image brings its own.
+        left_out: Those of the warnings that say that a requirement with a version is left out because the image brings its own.
         unsafe: Why building would run code of the trainer, for a message; "" if it would not.
         by_backend: Whether the build backend of pyproject.toml builds it: `files` are then what it builds from.
         image_tf: Major and minor version of the image's TensorFlow; None if it is not known.
@@ -196,7 +196,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Return a trainer's sources as they will be staged, with the requirements adjusted to the image.
 
     A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout gets
-    the setup.py or setup.cfg that it lacks; what the image brings is left out of requirements.txt, if no metadata replaces that file.
+    the setup.py or setup.cfg that it lacks. If no metadata lists requirements, those of requirements.txt count that the image lacks.
 
     Args:
         folder: The trainer's script or folder, in any layout.
@@ -303,7 +303,7 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
 def staged_files(
     layout: Layout, declared: Iterable[Declared], image_tf: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
-    """Return the files that staging adds or replaces (`Layout.generated`), with requirements adjusted to the image in setup.cfg."""
+    """Return the files that staging adds or replaces (`Layout.generated`); setup.cfg gets the requirements, adjusted to the image."""
     texts = dict(layout.generated)
     lines = [adjusted(one.text, one.file, one.line, image_tf, notes) for one in declared]
     if lines:

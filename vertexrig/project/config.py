@@ -25,7 +25,7 @@ from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
-"""Name of the schedule that the tool adds if a schedule of the file has `then`."""
+"""Name of the schedule that the tool adds if ticks are needed, such as by a schedule with `then` (`trigger.schedules.ticks`)."""
 TICK_PATH = f"/{TICK}"
 """Path of the trigger that the schedule `tick` calls."""
 STATE_FOLDER = ".vertexrig"

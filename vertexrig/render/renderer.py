@@ -212,7 +212,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     for line in reversed(lines):
         content = line.lstrip(" ")
         is_null = content.endswith(": null")
-        # most lines end here: a null that begins no list item is removed, and so is a blank line
+        # many lines end here: a null that begins no list item is removed, and so is a blank line
         if (is_null and content[0] not in "-#") or not content.strip():
             continue
         if content.startswith("#"):

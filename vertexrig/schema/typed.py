@@ -2,10 +2,10 @@
 
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
-it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where a duration
-such as 3600s belongs), `lasts` (an example of a duration as people write it). Three are read by other modules: `doc` is its line in the
-reference page, `partial` (`schema.json_schema`) a mapping whose values are parts of the file itself, `names` (`catalog.overlay`) the
-table of the catalog whose rows it names.
+it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (the unit of a duration
+such as 3600s, which a bare number lacks), `lasts` (an example of a duration as people write it). Three more check nothing here: `doc` is the field's line
+in the reference page, and in the error where it is missing; `partial` tells `schema.json_schema` that the values of a mapping are parts
+of the file itself; `names` tells `catalog.overlay` in which table of the catalog the named rows are.
 
 All that is wrong is reported together. No library does this at a price that a short verb can pay: msgspec 0.22.0 loses the keys of
 mappings (`$.jobs[...].worker`), names no nearest key and ends at the first problem (tried 2026-11-21); pydantic 2.14 costs

@@ -241,17 +241,18 @@ class Document:
         while "." in around[-1]:
             around.append(around[-1].rpartition(".")[0])
         errors = self._errors
-        # an unknown key, wherever it is, may be meant for the top of the file
+        # a `path` at the top of the file is only a key: an unknown key of that name, wherever it is, may be meant for it
         if errors.whole_file_refused or path in errors.unknown_keys or not errors.paths.isdisjoint(around):
             return True
         return self._is_unknown_key(around)
 
     def _is_unknown_key(self, around: Sequence[str]) -> bool:
-        """Whether one of a path and its parents is close to a key that was refused as unknown: misspelt, or at a level too high."""
+        """Whether the last key of a path in `around` is like an unknown key beside or above it: misspelt, or at a level too high."""
         unknown = self._errors.unknown_below
         for parent in ("", *around[1:]):
-            below = [one for one in around if not parent or one.startswith(f"{parent}.")]
-            if any(_is_among(one.rpartition(".")[2], unknown.get(parent, ())) for one in below):
+            # an unknown key of `parent` may be meant for any path inside `parent`
+            inside = [one for one in around if not parent or one.startswith(f"{parent}.")]
+            if any(_is_among(one.rpartition(".")[2], unknown.get(parent, ())) for one in inside):
                 return True
         return False
 

@@ -30,7 +30,7 @@ _NAME = rf"(?i:(?:.*_)?{_WORD})"
 _HEX_NAME = r"(?i:(?!.*(?:CACHE|PUBLIC))(?:--?)?(?:[A-Za-z0-9]+[-_])*KEY)"
 _HEX = r"[0-9a-f]{32}(?:[0-9a-f]{8})?"
 _FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
-# In lower case: `_KNOWN`, `_PEM`, `_NAME` and `_FLAG_NAME` above, and `_NAMED_VALUES` below, need one of these to match.
+# `_KNOWN`, `_PEM`, `_NAME` and `_FLAG_NAME` above, and `_NAMED_VALUES` below, match only texts that in lower case have one of these.
 _HINTS = (
     "kgat_", "token", "secret", "passw",
     *(f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-", " ")),
