@@ -176,7 +176,7 @@ def _service_variables(
     job_id = options.study_id or options.job_id
     identity = cluster.Identity(job_id, options.project_number, options.region, options.trial)
     found = dict(cluster.service_environment(replicas, one, spec, identity))
-    # as Kubernetes names services, in the names that a public program noted (read 2026-11-22)
+    # what Kubernetes sets for each service, under the names that a public program recorded (read 2026-11-22)
     for other in replicas:
         host, _, port = other.address.rpartition(":")
         name = f"CMLE_TRAINING_WORKERPOOL{other.pool_index}_{options.job_id}_{other.index}_SERVICE"

@@ -405,7 +405,7 @@ class JobRun:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        # When the run began by the present wall clock, which may have been adjusted since: the times of files are compared with this.
+        # `since` is the start of the run by the present wall clock, which may have been adjusted meanwhile: files have times of that clock.
         ran_for = time.monotonic() - self.began_at
         since = time.time() - ran_for
         # What a replica wrote to a folder `gs:` is looked for only if it succeeded: on the service it would be lost without an error.

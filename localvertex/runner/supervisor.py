@@ -220,8 +220,8 @@ def _machine_oom_kills() -> int:
 def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     """Give this process, and what it starts, the folder of the buckets as /gcs, where Vertex AI has them, and all else in `isolation`.
 
-    Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
-    root), in which all that is at the root of the file system is bound next to /gcs, and, if it gets a host name, a UTS namespace.
+    Nothing changes for other processes: this one gets its own mount namespace, a user namespace unless it is root, and a UTS namespace
+    if it gets a host name. In the mount namespace, all that is at the root of the file system is bound next to /gcs.
 
     Args:
         isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is

@@ -94,7 +94,7 @@ def command(
     else:
         streams.note("not checked")
     if not info:
-        # this command's options, which the one that `_switch` prints repeats; `Workspace.command_line` adds --file, --env and --set
+        # options for the command that `_switch` proposes; `Workspace.command_line` adds --file, --env and --set to it
         given = [
             *(["--output", output_file] if output_file is not None else []),
             *(["--run", run_id] if run_id else []),

@@ -39,7 +39,7 @@ from vertexrig.trainer_source.source_tree import ROOTS, Tree
 from vertexrig.trainer_source.trainer_model import Import
 
 _FORMAT = b"vertexrig-package-3\n"
-"""Part of every hash: raised when staging changes what the same sources become."""
+"""Part of every hash. Its number goes up whenever staging begins to make another package of the same sources."""
 DIGEST_LENGTH = 12
 IMAGE_PYTHON = 10
 """Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""

@@ -265,7 +265,7 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    # where a bare `y` or `n` is, which `typed` refuses if text may be meant: only the reader's notes on these have a boolean as their value
+    # the paths of each bare `y` or `n`, which `typed` refuses where text may be meant; no other note of the reader has a boolean value
     bare_yn = frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
     file_place = typed.Place((), typed.Origins(str(file), reading.lines), bare_yn)
     if not isinstance(reading.data, (dict, type(None))):

@@ -46,7 +46,7 @@ class PoolView:
             names by URI is not the trainer's.
         own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
         source_keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
-            `("env", NAME)`. Some of these keys have neither a value in the file nor a default: `workspace.source_keys` drops those.
+            `("env", NAME)`. The file may lack such a key: then the value comes from the key's default.
     """
 
     machine_type: str | None
@@ -181,7 +181,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
-    errors.raise_all()  # before the pools: for their package the trigger asks the bucket, in vain if the job is wrong
+    errors.raise_all()  # before the pools are made: for that the trigger reads the bucket, in vain if the job is wrong
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     takes_run_id = output is None and bool(project.bucket)

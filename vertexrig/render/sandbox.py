@@ -157,7 +157,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags", "xmlattr", "urlize", "pprint"):
             del self.filters[name]  # ways around the JSON, or meant for HTML or debugging
-        # Jinja's own escapes <, > and & for HTML, which YAML would keep
+        # Jinja's own `tojson` escapes <, > and & for HTML, and YAML would keep the escapes
         self.filters |= {"tojson": _emit, "nested": _nested}
         # cycler, joiner and namespace are Python classes, lipsum is a function: they lead to all other classes
         self.globals.clear()

@@ -247,7 +247,7 @@ class Document:
         return self._is_unknown_key(around)
 
     def _is_unknown_key(self, around: Sequence[str]) -> bool:
-        """Whether the last key of a path in `around` is like an unknown key beside or above it: misspelt, or at a level too high."""
+        """Whether an unknown key, misspelt or a level too high, may be meant for one of `around`: a path and the mappings around it."""
         unknown = self._errors.unknown_below
         for parent in ("", *around[1:]):
             # an unknown key of `parent` may be meant for any path inside `parent`

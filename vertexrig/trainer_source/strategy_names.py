@@ -27,4 +27,4 @@ STRATEGIES = {
     "ParameterServerStrategyV2": SERVER,
     "TPUStrategyV2": TPU,
 }
-"""Names of tf.distribute's strategies, old ones included, by the name used today."""
+"""The name used today of each strategy of tf.distribute, by every name that it has or had."""

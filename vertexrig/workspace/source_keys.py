@@ -87,8 +87,8 @@ class SourceKeys:
         if not end:
             return ()
         keys, missing = self._below[wanted[:end]], end < len(wanted)
-        # a pool or something in it; the list itself is the last of the `end` steps, and does not count
-        in_pool = "workerPoolSpecs" in wanted[: end - 1]
+        # a pool or something in it, but not the list of pools itself
+        in_pool = "workerPoolSpecs" in wanted[:end] and wanted[end - 1] != "workerPoolSpecs"
         if in_pool and missing and not any(key[0] in ("jobs", "sweeps") for key in keys):
             return ()  # only trainer keys around: `Workspace.in_project_file` shows the line of the job
         found = _nearest(keys, in_pool)
