@@ -142,7 +142,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def checkout(folder: str) -> str:
     """Return the checkout of a folder: the nearest git work tree around it, or else the folder of the nearest project file.
 
-    Both must belong to the folder's owner. The home folder and the folders above it never count as a checkout.
+    Its `.git`, or the project file, must belong to the folder's owner. The home folder and those above it never count as one.
 
     Args:
         folder: A real path.

@@ -144,7 +144,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     # `has_run` goes by the form of startTime, which is set here: whole seconds once it has run, microseconds while it only waited.
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
-    if state == QUEUED and not ran:  # one that ran when a server was killed waits again
+    if state == QUEUED and not ran:  # one that is queued again after a server was killed keeps its first start
         body["startTime"] = now(body["createTime"])
         body["updateTime"] = now(body["startTime"])
     if state in _RUNNING and not ran:  # one that starts again keeps its first start

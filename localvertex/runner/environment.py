@@ -13,7 +13,7 @@ from localvertex.state import NAMES
 from vertexrig.errors import JobFailedError
 from vertexrig.spec.document import Pool
 
-# The one list of what passes from the user's environment to replicas, to pip and so to a package's setup.py; all else
+# What passes from the user's environment, besides PATH, to replicas, to pip and so to a package's setup.py; all else
 # stays outside, as in the cloud. By name, because a prefix such as NVIDIA_ also fits NVIDIA_API_KEY.
 # fmt: off
 _PASSED = frozenset({

@@ -221,11 +221,11 @@ def isolate(isolation: dict[str, Any], cwd: str, scratch: str) -> None:
     """Give this process, and what it starts, the folder of the buckets as /gcs, where Vertex AI has them, and all else in `isolation`.
 
     Nothing changes for other processes: this one gets its own mount namespace, a user namespace unless it is root, and a UTS namespace
-    if it gets a host name. In the mount namespace, all that is at the root of the file system is bound next to /gcs.
+    if it gets a host name. If the file system has a folder /gcs, the buckets are mounted on it. If not, this process gets a new root,
+    which has /gcs and all that is at the old one.
 
     Args:
-        isolation: The fields of `children.Isolation`. The folder `root` next to that of the buckets, made if it is missing, is
-            the new root; where the file system has a folder /gcs, the buckets are mounted there, and the root stays.
+        isolation: The fields of `children.Isolation`. The new root is the folder `root` next to that of the buckets, made if missing.
         cwd: The working directory, which is covered where `isolation` has `changes`.
         scratch: The scratch folder, "" for none (`scratch_folder`).
 

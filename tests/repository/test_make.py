@@ -158,7 +158,10 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "test-all": [
-        Case("test-all --dry-run WORKERS=3 RERUNS=1", says=r"pytest -n 3 --dist worksteal --reruns 1 --durations=50 --durations-min=5 *$"),
+        Case(
+            "test-all --dry-run WORKERS=3 RERUNS=1",
+            says=r"pytest -n 3 --dist worksteal --reruns 1 --durations=50 --durations-min=5 *$",
+        ),
     ],
     "coverage": [
         Case("coverage --dry-run", says=r"not whole.*--cov=vertexrig --cov=localvertex"),

@@ -248,7 +248,10 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
 
 
 def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | None:
-    """Return the pool in which the trainer runs Keras 3, its image in words, and whether that is certain; None if it may not."""
+    """Return the pool in which the trainer runs Keras 3, its image in words, and whether that is certain.
+
+    None for Keras 2 or no Keras, for a trainer that cannot be read, and for a container whose TensorFlow is not known.
+    """
     trainer = context.trainer
     if trainer is None or trainer.problems or not trainer.keras:
         return None

@@ -84,11 +84,11 @@ def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse, str, str]]:
-    """Yield each call that is given a gs:// path and cannot read it, with the path of its finding and the gs:// path in words."""
+    """Yield each call that is given a gs:// path and cannot use it, with the path of its finding and the gs:// path in words."""
     trainer = context.trainer
     if trainer is None:
         return
-    # A path from a flag is known for these pools only; one from a text or a variable is the same in every pool.
+    # The pools whose arguments are known. Only there a path from a flag is known; one from a text or a variable is the same in any.
     pools = [] if trainer.problems else trainer_pools(document, trainer)
     first = next(iter(pools or document.pools), None)
     if first is None:

@@ -37,8 +37,8 @@ def read_setup(script: bytes) -> tuple[Mapping[str, Any], str]:
         script: A setup.py.
 
     Returns:
-        The keywords of setup() with their values, None for a computed one; and a line of the script that does more than
-        import setuptools, name values and give them to setup(), "" if there is none.
+        The keywords of setup() with their values, None for a computed one; and the first reason, in words: a line that does more than
+        import setuptools, name values and give them to setup(), a keyword not in `_KEYS`, or a path out of the package; "" if none.
 
     Raises:
         PackageError: It cannot be parsed.
@@ -81,7 +81,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _plain(node: ast.stmt, names: dict[str, Any]) -> bool:
-    """Whether a statement imports setuptools, names a value, which is added to `names`, or calls setup()."""
+    """Whether a statement imports setuptools, names a value, which is added to `names`, calls setup(), or is a constant (a docstring)."""
     if isinstance(node, ast.Import):
         return all(alias.name in _MODULES for alias in node.names)
     if isinstance(node, ast.ImportFrom):

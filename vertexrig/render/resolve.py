@@ -181,7 +181,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
-    errors.raise_all()  # before the pools are made: for that the trigger reads the bucket, in vain if the job is wrong
+    errors.raise_all()  # before the pools: to make them the trigger reads the bucket, which is in vain if the job is wrong
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     takes_run_id = output is None and bool(project.bucket)

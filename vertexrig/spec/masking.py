@@ -113,7 +113,7 @@ def hint(secret: str) -> str:
 def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
     """Return a text of any format with every secret in it cut to what `hint` shows: those found in it, and those known to be in it."""
     named = secrets_in(text)
-    if _password_in(text):  # a short one may occur elsewhere by chance
+    if _password_in(text):  # replaced only in its address: a short password may occur elsewhere by chance
         text = re.sub(_IN_ADDRESS, lambda match: match["before"] + hint(match["password"]), text)
     # the longest first: one that is part of another would leave the rest of it in the text
     for secret in sorted({*secrets, *named}, key=len, reverse=True):

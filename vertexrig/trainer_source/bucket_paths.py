@@ -94,6 +94,7 @@ def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
                     writes = (
                         not reads or used_as in _WRITES_TO_PATH or _writes(call) or _is_written_to(used, call.module)
                     )
+                    # `open` and `Path` are in both tables: in an output folder of the job they are taken to write
                     writes = writes or (function in _WRITERS and all(origin.variable for origin in case))
                     name = method if of_object else function
                     place = call.module.file, call.node.lineno
@@ -179,7 +180,7 @@ class _Origins:
         return self._any(returned, module, depth) if returned else []
 
     def _any(self, options: list[tuple[ast.expr | None, Scope]], module: Module, depth: int) -> list[Case]:
-        """Return the one case in which each of the expressions is possible."""
+        """Return a list of one case, which has the origins of all the expressions; an empty list if one of them is not plain."""
         found = [self.cases(option, scope, module, depth) for option, scope in options]
         if not all(found):
             return []
@@ -242,8 +243,8 @@ def _texts(node: ast.AST) -> set[object]:
 
 
 def _for_local_paths(call: SourceCall, paths: Sequence[ast.expr], code: Code) -> bool:
-    """Whether a call is only reached with a path that is not in a bucket, by a test such as `path.startswith("gs://")` or of an own
-    function that is given the path, or only outside of Vertex AI, by a test of a variable that it sets.
+    """Whether a call may be reached only with a path that is not in a bucket, or only outside of Vertex AI: by a test such as
+    `path.startswith("gs://")`, one that gives the path to a function of the trainer's own, or one of a variable that Vertex AI sets.
     """
     names = {part.id for path in paths for part in ast.walk(path) if isinstance(part, ast.Name)}
     parents, here = call.module.parents, cast(ast.AST, call.node)
