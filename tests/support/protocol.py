@@ -8,15 +8,13 @@ from __future__ import annotations
 import functools
 import random
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from unittest import mock
 
-from tests.support import clouds
+from tests.support import clouds, tools
 from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex, current
 from tests.support.tools import REPOSITORY
 from vertexrig.cloud.rest import RestError
@@ -62,7 +60,7 @@ class Uploads:
 @functools.cache
 def prepared() -> tuple[Workspace, Prepared]:
     """A rendered job whose runs share one folder, so that nothing is rendered again for a run."""
-    folder = Path(tempfile.mkdtemp(prefix="vertexrig-protocol-"))
+    folder = tools.new_folder()
     job = {"machine_type": "n1-standard-4", "timeout": "3600s", "base_output_directory": f"{clouds.BUCKET}/shared"}
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
     workspace = Workspace(clouds.loaded(folder, data), uploaded=Uploads())

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
-from tests.support import clouds
+from tests.support import clouds, tools
 from tests.support.clouds_in_memory import START, Delivery, MemoryVertex, current
 from tests.support.memory_models import MemoryFolder, MemoryModels
 from tests.support.protocol import (
@@ -91,7 +89,7 @@ def rendered(candidates: int) -> tuple[Workspace, list[Prepared]]:
         **({"candidates": more, "retry_for": "6h", "wait": "20m", "preemptions": 2} if more else {}),
     }  # fmt: skip
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
-    made = Workspace(clouds.loaded(Path(tempfile.mkdtemp(prefix="vertexrig-run-")), data), uploaded=Uploads())
+    made = Workspace(clouds.loaded(tools.new_folder(), data), uploaded=Uploads())
     return made, made.prepare_candidates("cpu")
 
 

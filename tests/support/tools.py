@@ -94,6 +94,12 @@ def environments(folder: Path | None = None) -> Path | None:
     return _ENVIRONMENTS[0] if _ENVIRONMENTS else None
 
 
+def new_folder() -> Path:
+    """A folder for what is made once in a process, where pytest's `tmp_path` cannot be asked; it goes when pytest removes this run's."""
+    run = environments()
+    return Path(tempfile.mkdtemp(dir=run.parent if run is not None else None))
+
+
 def installed(name: str) -> None:
     """Skip without a library that only the processes of a test import: TensorFlow takes 4 s of processor in this one."""
     if importlib.util.find_spec(name) is None:

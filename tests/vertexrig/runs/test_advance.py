@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import clouds
+from tests.support import clouds, tools
 from tests.support.clouds_in_memory import Clock, MemoryStorage
 from tests.support.protocol import Uploads
 from tests.support.run_world import ScarceVertex
@@ -200,7 +198,7 @@ class Submission:
         data["sweeps"] = (
             {"sweep": {**data["sweeps"]["sweep"], "candidates": own["candidates"], **keys}} if name == "sweep" else {}
         )
-        workspace = Workspace(clouds.loaded(Path(tempfile.mkdtemp()), data), uploaded=Uploads())
+        workspace = Workspace(clouds.loaded(tools.new_folder(), data), uploaded=Uploads())
         claims = Claims(self.storage, clock=self.clock, sleep=lambda _: None)
         submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
         submitter.ledger.now = self.clock.now
