@@ -44,7 +44,7 @@ from vertexrig.text import clean
 _ERRORS_KEPT = 200
 # Severities of stdout lines that do not count for the job's error. A line whose JSON names a higher one does: some trainers log
 # no other way.
-_ORDINARY = ("DEFAULT", "INFO")
+_ORDINARY = ("DEFAULT", "DEBUG", "INFO")
 # pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
 _LINES_PRINTED, _LONGEST_PRINTED = 5, 300

@@ -512,6 +512,14 @@ def test_lines_carry_severity_and_data() -> None:
     assert [(line.severity, line.payload) for line in found if line.payload] == [("WARNING", low)]
 
 
+def test_a_line_above_info_counts_for_the_error(root: Path) -> None:
+    """Of what a replica printed as JSON, a failed job's error quotes the lines whose severity is above INFO."""
+    code = "import json, sys\nfor one in ('DEBUG', 'INFO', 'ERROR'): print(json.dumps({'severity': one, 'message': f'said {one}'}))\nsys.exit(3)"
+    result, _ = ran(root, pool(code))
+    assert "said ERROR" in result.quoted_output
+    assert "said DEBUG" not in result.quoted_output and "said INFO" not in result.quoted_output
+
+
 @pytest.mark.whole
 def test_accelerators_are_stood_in_for(root: Path) -> None:
     """A pool with accelerators that are not here gets virtual devices, and the log and the result say so. Their variable is not one of
