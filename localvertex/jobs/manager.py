@@ -282,7 +282,7 @@ class Jobs:
         except Exception as error:  # a defect here must not leave a job running
             message = f"Internal error occurred for the current attempt: {error}"
             self._fail_when_possible(name, JobError(policy.INTERNAL, message))
-            # Another error is a defect of this program: its traceback belongs into the server's log.
+            # Any error but these is a defect of this program: its traceback belongs into the server's log.
             if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
         finally:

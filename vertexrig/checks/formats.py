@@ -185,7 +185,7 @@ def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
     """Whether the finding's line shows something of it."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
-    # A finding on a key that a file's top lacks has line 1, and one name as its path: the line is shown only if it has that name.
+    # If the top of a file lacks a key, the finding usually has line 1, and the key as its path: line 1 is shown only if it has the key.
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 

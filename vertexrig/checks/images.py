@@ -65,7 +65,7 @@ def _bare(uri: str) -> str:
 
 
 def _place(uri: str) -> tuple[str, str]:
-    """Return an image's host and its project: "example.com/NAME" for one of a domain, "" if there is none."""
+    """Return an image's host, and its project or ""; the project of a domain has two parts, `example.com/NAME`."""
     host, _, path = uri.partition("/")
     project, _, rest = path.partition("/")
     if "." in project and not _GOOGLE_HOST.fullmatch(project):

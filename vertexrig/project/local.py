@@ -32,7 +32,7 @@ class LocalImage(Given):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalSettings(Given):
-    """How rehearsals run on this machine."""
+    """How jobs run on this machine."""
 
     slots: int | None = given("Replicas that may run at one time; by default one per core, and at least 4.", None)
     images: Mapping[str, LocalImage] = given("The stand-in for each image pattern (* matches anything).", factory=dict)

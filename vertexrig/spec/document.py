@@ -241,8 +241,10 @@ class Document:
         while "." in around[-1]:
             around.append(around[-1].rpartition(".")[0])
         errors = self._errors
-        # a `path` at the top of the file is only a key: an unknown key of that name, wherever it is, may be meant for it
-        if errors.whole_file_refused or path in errors.unknown_keys or not errors.paths.isdisjoint(around):
+        # if `path` is a single key, an unknown key of the same name elsewhere in the file may be meant for it
+        if path in errors.unknown_keys:
+            return True
+        if errors.whole_file_refused or not errors.paths.isdisjoint(around):
             return True
         return self._is_unknown_key(around)
 
