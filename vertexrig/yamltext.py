@@ -27,7 +27,7 @@ FileKey = tuple["str | int", ...]
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 _SHORT = 3_000  # characters: such a text cannot be nested so deep that libyaml's own recursion is in danger
-MAX_STEPS = 20  # keys and indexes of a value's path, on average: each path is kept
+MAX_STEPS = 20  # the average length of a value's path, in keys and indexes, at most: each path is kept
 MAX_NUMBER = 400  # characters of a number or date: a long one in base 60 takes minutes to read
 _MERGE = "tag:yaml.org,2002:merge"
 

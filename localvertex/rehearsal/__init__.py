@@ -222,7 +222,7 @@ class Recorder:
             trials=tuple(read(job).table()) if tuning else (),
             attempts=attempts,
         )
-        # `astray` is set last, because `done.models_empty` needs the fields above; that lists a sweep's folders as OUTPUT/TRIAL_ID/model.
+        # `astray` is set last, because `models_empty` needs the fields above. The folders in it are OUTPUT/TRIAL_ID/model for a sweep.
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
         resource_names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
         without_model = [self._results[one] for one in resource_names if one in self._results]

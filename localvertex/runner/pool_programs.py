@@ -273,7 +273,7 @@ def python_for(
     used; its packages may then break the TensorFlow that pip installs for the trainer: JAX, for one, needs a newer ml_dtypes.
 
     Raises:
-        UsageError, PackageError: With `interpreters: auto`, no environment can be made; or a Python that is named cannot be run.
+        UsageError, PackageError: With `interpreters: auto`, no environment can be made; a Python cannot be run; or `give_up` ended it.
     """
     named, prebuilt = _python_named(image, options), load().image(image)
     auto = named == AUTO

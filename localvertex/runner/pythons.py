@@ -128,7 +128,7 @@ def prebuilt(name: str, catalog: Catalog) -> Image | None:
 
 
 def name_for(image: Image, catalog: Catalog) -> str:
-    """Return the name by which an environment has the Python of an image: its short name, if the newest image of that has it."""
+    """Return the name by which `wanted` finds an image's Python: the short name, or a cpu image's own if the short name means another."""
     short = catalog.find_short(image.short_name, "cpu")
     if short is not None and short.python != image.python:
         same = catalog.find_image(image.framework, image.version, "cpu", image.python)

@@ -75,8 +75,8 @@ def replica_command(
     # Not one of `cloud_variables`: on the service, `$(TRAINER_VIRTUAL_DEVICES)` stays as it is.
     if devices := environment.virtual_devices(pool):
         mapped_variables.setdefault("TRAINER_VIRTUAL_DEVICES", str(devices))
-    # `program.argv` gets `cloud_variables`: it expands `$(NAME)` first, and maps the whole argument afterwards; mapping before would map
-    # twice.
+    # `program.argv` gets the unmapped variables: after it has put them in place of `$(NAME)`, it maps the whole argument, and so a
+    # value from `mapped_variables` would be mapped twice.
     words = program.argv(cloud_variables, buckets, keep_gs=options.keep_gs)
     mark_value = f"{options.job_id}/{one.name}/"
     mark = f"{MARK}={mark_value}"

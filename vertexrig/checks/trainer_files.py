@@ -100,7 +100,7 @@ def _in_buckets(document: Document, context: Context) -> Iterator[tuple[PathUse,
         # A flag that is not given leaves the choice to what stands behind it: `args.out or os.environ["AIP_MODEL_DIR"]`.
         origins = [origin for origin in use.origins if not _is_absent(origin, trainer, arguments)]
         given = [_given(origin, trainer, arguments, bool(document.output_folder)) for origin in origins]
-        # without such pools it is not known what a flag gives; a text or a variable gives the same in every pool
+        # if no pool's arguments are known, neither is what a flag gives; a text or a variable gives the same in every pool
         if given and all(given) and (pools or not any(origin.flag for origin in use.origins)):
             path, text = given[0] or ("", "")  # never None: all() has seen to it
             yield use, path or first.program_path, text

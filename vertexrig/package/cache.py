@@ -135,7 +135,7 @@ def encode(value: Any) -> Any:
 
 @cache
 def decoder(hint: Any) -> Callable[[Any], Any]:
-    """Return a function from what `encode` made to the value of type `hint`. It raises TypeError or KeyError for other data.
+    """Return a function from what `encode` made to the value of type `hint`; other data may raise TypeError, KeyError or AttributeError.
 
     Cached, because a trainer has hundreds of imports and flags.
     """

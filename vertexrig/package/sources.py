@@ -196,7 +196,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Return a trainer's sources as they will be staged, with the requirements adjusted to the image.
 
     A requirement of tf-keras is pinned to the image's TensorFlow; a URL with `#egg=` gets the form that setup() takes; a layout gets
-    the setup.py or setup.cfg that it lacks. If no metadata lists requirements, those of requirements.txt count that the image lacks.
+    the setup.py or setup.cfg that it lacks. If no metadata lists requirements, those in requirements.txt that the image lacks count.
 
     Args:
         folder: The trainer's script or folder, in any layout.

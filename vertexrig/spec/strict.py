@@ -256,7 +256,7 @@ class Reader:
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
-        # by rule, of its findings beyond `MOST`: an error, or the first one if none is an error
+        # for each rule, the one finding kept of those beyond `MOST`: an error, or the first if none is an error
         self.rest: dict[str, Finding] = {}
 
     def report(self, rule: str, raw: yamltext.FileKey, path: str, message: str, fix: str = "", **more: Any) -> None:
