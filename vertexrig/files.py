@@ -30,7 +30,7 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
     """Return the text of a file in UTF-8, with or without a byte order mark; `-` reads stdin.
 
     Args:
-        error: Makes the error to raise of a message.
+        error: Returns the error to raise, given its message.
 
     Raises:
         VertexrigError: It cannot be read, is too large, or is not text.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 SHORTEST = 8
 """Characters of a value that is replaced wherever it is in a text. A shorter one, such as `build`, occurs by chance: it is replaced only where
-it is the whole value, in JSON and in a message that quotes it."""
+it is the whole of a value in JSON, or of one that a message quotes (`vertexrig.text.quoted`)."""
 CUT = 40
 """A message may cut a long value, but never to fewer than this many characters. Such a beginning, and whatever follows of the value, is
 replaced, too."""

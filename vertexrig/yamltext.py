@@ -1,7 +1,7 @@
 """YAML text to plain values with the line of every value, read as gcloud reads it.
 
-gcloud parses YAML 1.1 with ruamel.yaml; PyYAML differs in two places (found 2026-11-20 with gcloud 528): `1e-4` is a
-number to gcloud and text to PyYAML, and `y`, `Y`, `n`, `N` are booleans to gcloud and text to PyYAML. With a duplicate
+gcloud parses YAML 1.1 with ruamel.yaml; PyYAML differs in three places (found 2026-11-20 with gcloud 528): `1e-4` is a
+number to gcloud and text to PyYAML; `y`, `Y`, `n`, `N` are booleans to gcloud and text to PyYAML; with a duplicate
 key gcloud keeps the first value and PyYAML the last. This module takes gcloud's side and notes each such place.
 """
 
@@ -27,7 +27,7 @@ FileKey = tuple["str | int", ...]
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 _SHORT = 3_000  # characters: such a text cannot be nested so deep that libyaml's own recursion is in danger
-MAX_STEPS = 20  # the average length of a value's path, in keys and indexes, at most: each path is kept
+MAX_STEPS = 20  # keys and indexes in all paths together, per value that a text may have: each path is kept
 MAX_NUMBER = 400  # characters of a number or date: a long one in base 60 takes minutes to read
 _MERGE = "tag:yaml.org,2002:merge"
 

@@ -149,7 +149,8 @@ def requirements_fit(document: Document, context: Context) -> Iterator[Problem]:
     for path, fit in context.fits():
         found = [Problem(path, f"the package would be refused: {one}") for one in fit.refusals]
         found += [Problem(path, one, fix, Severity.WARNING) for one in fit.left_out]
-        problems = {one.message: one for one in found} | problems
+        for one in found:
+            problems.setdefault(one.message, one)
     yield from problems.values()
 
 
