@@ -222,8 +222,9 @@ class Recorder:
             trials=tuple(read(job).table()) if tuning else (),
             attempts=attempts,
         )
-        # `astray` is set last, because `models_empty` needs the fields above. The folders in it are OUTPUT/TRIAL_ID/model for a sweep.
+        # `astray` is set last, because `models_empty` needs the fields above.
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
+        # For a sweep, the folders in `models_empty` are OUTPUT/TRIAL_ID/model.
         resource_names = [jobs[folder.parent.name] if tuning else job.name for folder in done.models_empty]
         without_model = [self._results[one] for one in resource_names if one in self._results]
         return replace(done, astray=_left_in(without_model[0].folder)) if without_model else done

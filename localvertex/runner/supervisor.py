@@ -155,7 +155,7 @@ def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
     """Fork, and continue in the child. The parent stays as a guard: if the child is killed, even together with the runner, the
     guard kills every process that the child left.
 
-    It forks on Linux only: there, orphans are reparented to the guard, so it also finds those that `kill_marked` does not.
+    This function forks on Linux only: there, orphans are reparented to the guard, which thus also finds those that `kill_marked` misses.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)

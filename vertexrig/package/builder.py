@@ -159,7 +159,7 @@ def _make(
         sources = backend.from_wheel(sources, work / "project", work)
         _must_fit(sources)
     _stage(sources, identity, staged)
-    trusted = bool(sources.unsafe)
+    trusted = bool(sources.unsafe)  # `build` has refused an unsafe trainer that the user does not trust
     raw = backend.setuptools(staged, "sdist", work / "sdist", trusted=trusted)
     archive = work / identity.file_name
     names = _repack(raw, archive)
