@@ -54,7 +54,7 @@ def assign(name: str, value: str) -> None:
 def assigned(*, for_paste: bool = False) -> dict[str, str]:
     """Return the variables that a printed command of this program sets, so that it does the same in a shell without them.
 
-    By default only those whose values a message shows as they are: they are shorter than SHORTEST.
+    By default only those with values shorter than SHORTEST: a message has `${NAME}` in place of a longer value.
 
     Args:
         for_paste: Return all of them, for a command that is printed with the values.

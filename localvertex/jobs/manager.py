@@ -45,7 +45,7 @@ class Watcher:
             which a restarted server queues the job again.
         trial: Called with a trial, as a tuning job shows it (`Trial.record`), at each change.
         result: Called with the resource name of a custom job and how it ended, before its last state. Not called if it got no machines, was
-            cancelled in the queue or broke off by a defect, nor when the server closes.
+            cancelled in the queue or broke off by an error that its run does not handle, nor when the server closes.
     """
 
     line: Callable[[str, Line], None] = lambda name, line: None

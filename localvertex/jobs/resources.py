@@ -145,8 +145,8 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
     if state == QUEUED and not ran:  # one that is queued again after a server was killed keeps its first start
-        body["startTime"] = now(body["createTime"])
-        body["updateTime"] = now(body["startTime"])
+        body["startTime"] = now(after=body["createTime"])
+        body["updateTime"] = now(after=body["startTime"])
     if state in _RUNNING and not ran:  # one that starts again keeps its first start
         body["startTime"] = times.whole_second(moment, body["createTime"])
     if ended and not ran:
@@ -159,7 +159,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     start_and_end = [body[key] for key in ("startTime", "endTime") if key in body]
     whole = [times.rfc3339(times.parse(one)) for one in start_and_end if "." not in one]
     if whole and max(whole) >= body["updateTime"]:
-        body["updateTime"] = now(max(whole))
+        body["updateTime"] = now(after=max(whole))
     if state == CANCELLED:
         body["endTime"] = body["updateTime"]
     if error:

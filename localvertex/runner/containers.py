@@ -266,7 +266,7 @@ class Choice(NamedTuple):
 
     Args:
         container: Its container; None if the image does not run here.
-        why: Why it does not, and what to do if an engine answers; "" if it does, or if `local.images` names a folder for it.
+        why: Why it does not and, if an engine answers, what to do; "" if it does, or if `local.images` names a folder for it.
         engine: The name of the container engine that answers, "" if none does or none was asked.
     """
 

@@ -326,8 +326,8 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_absolute() and path.is_file() else []
 
 
-# The pip of a layer is (1) that of `base`, which the layer sees through its .pth; else (2) ours, run in the layer by --python; else (3)
-# one of its own. A Python of uv has none.
+# The pip of a layer is (1) that of `base`, which the layer sees through its .pth; if `base` has none, as a Python of uv, (2) ours, run in
+# the layer by --python; if we have none either, (3) one of the layer's own.
 
 
 def _needs_own_pip(base: Interpreter) -> bool:

@@ -30,8 +30,8 @@ _PYTHON = re.compile(r"(?:docker\.io/)?(?:library/)?python(?:[:@].+)?")
 """Docker Hub's image of Python, which has nothing else."""
 _PREBUILT = re.compile(r"docker\.pkg\.dev/vertex-ai/training/")
 """Where Google has its prebuilt images of training."""
-_PANDAS_3 = (3, 11)
-"""What pandas 3 needs (its metadata, 3.0.0): an image with an older Python has no pandas of that kind."""
+_PYTHON_FOR_PANDAS_3 = (3, 11)
+"""The Python that pandas 3 needs (its metadata, 3.0.0): an image with an older one has no pandas of that kind."""
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
@@ -226,7 +226,7 @@ def _supplied(image: str) -> packages.Supplied:
     modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
     # without the frameworks, and without modules for which no distribution can be named, such as `google`
     modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
-    old = tuple(map(int, prebuilt.python.split("."))) < _PANDAS_3
+    old = tuple(map(int, prebuilt.python.split("."))) < _PYTHON_FOR_PANDAS_3
     return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())
 
 

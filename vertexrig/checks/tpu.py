@@ -60,7 +60,7 @@ def topology_on_machine(document: Document, context: Context) -> Iterator[Proble
 
 def accelerator_fields(document: Document, context: Context) -> Iterator[Problem]:
     for pool, name, row in _tpus(document, context):
-        # cloud-tpu has no `tpu`: these two fields choose its slice
+        # in the row of cloud-tpu, `tpu` is empty: these two fields choose its slice
         if row is None or not row.tpu or not (pool.accelerator_type or pool.accelerator_count):
             continue
         key = "acceleratorType" if pool.accelerator_type else "acceleratorCount"
