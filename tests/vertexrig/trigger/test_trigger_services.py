@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +121,9 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     """The first answer has its status, with Retry-After where trying again helps, and nothing of the service's own words
     unless they are about the job; once the service is well, the same request gets its job, and there is one.
     """
-    body = {"run": "cpu", "args": {"note": what}, "request_id": what.replace(" ", "-").replace("'", "")}
+    request = uuid.uuid4().hex  # the server keeps what an earlier try of this test began
+    note = f"{what} {request}"
+    body = {"run": "cpu", "args": {"note": note}, "request_id": request}
     with ExitStack() as stack:
         url = stack.enter_context(services.faulty(fault, target=here.url, when=when, settled=True))
         sick = through(here, tmp_path, *((url, here.url) if where == "vertex" else (here.url, url)))
@@ -131,7 +134,7 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     well = make(here, tmp_path, storage=LaterStorage(clouds.BUCKET, 2 * LEASE_S, url=here.url))
     last = until_done(well, body)
     assert post(well, body).body["name"] == last.body["name"]
-    assert sum(f"--note={what}" in json.dumps(job.data) for job in clouds.jobs(here)) == 1
+    assert sum(f"--note={note}" in json.dumps(job.data) for job in clouds.jobs(here)) == 1
 
 
 def test_a_status_of_a_service_is_one_of_ours() -> None:
