@@ -30,7 +30,7 @@ ROOT_LABEL, OWNER_LABEL, JOB_LABEL = "vertexrig.root", "vertexrig.process", "ver
 USED = "containers"
 """File of a state folder in which a container was started: a server or rehearsal that starts looks for ones that are left."""
 _AGAIN_S = 30.0
-"""Seconds for which the answer of an engine is kept, or that it gave none in time; one that is not there is asked each time."""
+"""Seconds after which an engine that answered, or gave no answer in time, is asked again; one that is not there is asked each time."""
 _ASK_S = 10.0
 """Seconds that an engine has to answer where it is one of several."""
 _NAMED_S = 120.0
