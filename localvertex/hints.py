@@ -107,7 +107,7 @@ OWN_INTERPRETER = (
     "name a Python that has what the image has: `local: {interpreters: {PATTERN_OF_IMAGE: /path/to/venv/bin/python}}` in the "
     "project file"
 )
-"""For an image that is not a prebuilt one: of these alone it is known what they have."""
+"""For an image whose content is not known. It is known of prebuilt images, and of those that are made of them here."""
 # pandas: Missing optional dependency 'fsspec'. fsspec: Please install gcsfs. Keras: You must install pydot (`pip install pydot`).
 _OPTIONAL = re.compile(
     r"^ImportError: .*?(?:optional dependency|[Pp]lease install|must install|pip install(?: -U| --upgrade)?) ['\"`]?"

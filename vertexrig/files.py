@@ -39,7 +39,8 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
         if str(path) == "-":
             data = sys.stdin.buffer.read(LARGEST + 1)
         else:
-            if not _is_system(Path(path)) and _is_device(Path(path)):
+            # `<(...)` of a shell is a pipe in /dev or /proc, which is read
+            if is_special(Path(path)) and not _is_system(Path(path)):
                 raise error(f"{path} is neither a file nor a folder, and is not read; `-` reads stdin")
             with open(path, "rb") as stream:
                 data = stream.read(LARGEST + 1)
@@ -73,7 +74,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
         below: For a path that the user did not type: the folder that it must stay in (see `must_stay`).
     """
     try:
-        if below is None and _is_device(path):
+        if below is None and (_is_system(path) or is_special(path)):  # root could replace it by a file
             path.write_bytes(data)
             return
         if below is None:
@@ -128,7 +129,7 @@ def must_stay(path: Path, folder: Path) -> Path:
         raise UsageError(f"{path} leads out of the project's folder, to {parent}: nothing is written there; {_TYPE_IT}")
     if path.is_symlink():
         raise UsageError(f"{path} is a link, to {os.readlink(path)}: nothing is written there; {_TYPE_IT}")
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if is_special(path):
         raise UsageError(f"{path} is neither a file nor a folder: nothing is written there; remove it")
     return path
 
@@ -216,13 +217,13 @@ def is_held(lock: Path) -> bool:
     return False
 
 
-def _is_device(path: Path) -> bool:
-    """Whether a path is a device, a pipe or anything in /dev or /proc, which must not be replaced by a file: root could do that."""
-    return _is_system(path) or (path.exists() and not path.is_file() and not path.is_dir())
+def is_special(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder: a device, a pipe or a socket."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _is_system(path: Path) -> bool:
-    """Whether a path belongs to the system, such as `<(...)` of a shell."""
+    """Whether a path is in /dev or /proc."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 

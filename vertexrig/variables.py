@@ -1,7 +1,7 @@
 """Values of environment variables that a project file uses, shown by the variable's name instead of the value.
 
 The command line records each value that `${NAME}` becomes; what a verb shows is then searched for it. The default in `${NAME:-default}`
-is text of the project file, so it is not recorded. `--variables` lists the variables that a project file may use.
+is text of the project file, so it is not recorded. `--variables NAMES` limits which variables a project file may use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _results = False
 
 @contextmanager
 def recording(*, results: bool) -> Iterator[None]:
-    """Record the values that are used inside the block. With `results`, `shown_result` also replaces values by names; messages always do."""
+    """Record the values that are used inside the block. `shown` replaces them in messages, by their names; with `results`, `shown_result` does
+    so in results.
+    """
     global _recorded, _assigned, _results
     before = _recorded, _assigned, _results
     _recorded, _assigned, _results = {}, {}, results

@@ -145,7 +145,7 @@ fault_options = options.group("faults", FaultOptions)
 
 
 def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
-    """Raise UsageError for an option that only a new server takes; `instead` is what of it to give to `local up`, "" in that command itself."""
+    """Raise UsageError for an option that only a new server takes; `instead` is the option as `local up` takes it, "" if that is the command."""
     start = f", then start one with `vertexrig local up {instead}`" if instead else " first"
     raise UsageError(
         f"{name} needs a new server, but a local Vertex is already running at {here.url}; stop it with `vertexrig local down`{start}"

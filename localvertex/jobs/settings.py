@@ -79,7 +79,10 @@ class Fault:
         return self.lasts is None or time.monotonic() < self.since + self.lasts
 
     def applies_to(self, spec: Mapping[str, Any], region: str) -> tuple[str, ...]:
-        """Return what of a job the rule fits: accelerators, machines, and the region if it is meant alone; it counts down `times`."""
+        """Return what of a job the fault fits: its accelerators and machines, and the region if every pattern fits it, or there is no pattern.
+
+        A fault that fits counts down `times`.
+        """
         found = self._fits(spec, region)
         # -1 stays -1: it is for all jobs.
         self.times -= bool(found) and self.times > 0

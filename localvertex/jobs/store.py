@@ -39,7 +39,8 @@ CREATE INDEX IF NOT EXISTS links_back ON links (kind, target);
 """
 
 _OF_NO_TRIAL = "json_extract(hidden, '$.trial') IS NULL"
-"""`children` has the last job of each trial; one that was run again has had another before."""
+"""Where the jobs of trials are left out. The table `children` would not do: it has the last job of each trial, and a trial that was run
+again has had another before."""
 _RETIRED = 1000
 _MAKER = "maker"
 """Key of a resource's hidden part: the command of `local run` that made it."""

@@ -79,7 +79,7 @@ class Container:
             name = self._name("pip")
             mounts = {folder: _PACKAGES, **{file: f"/vertexrig/{file.name}" for file in files}}
             settings = {name: value for name in _PIP if (value := os.environ.get(name)) and "file:" not in value}
-            variables = {**settings, **_OWN_PIP, **self._of_front()}
+            variables = {**settings, **_OWN_PIP, **self._of_front(), "PYTHONUSERBASE": _PACKAGES}
             given, own = engine.environment(variables, folder.with_suffix(".env"))
             argv = self.engine.run(
                 self.image.name, ["-m", "pip", "install", "--user", *words, place], entrypoint="python3", name=name,
@@ -223,7 +223,11 @@ class Container:
         return {ROOT_LABEL: str(self.root), OWNER_LABEL: str(os.getpid()), JOB_LABEL: self.options.job_id}
 
     def _of_front(self, hosts: Sequence[str] = ()) -> dict[str, str]:
-        """Return the variables by which programs reach the local Vertex, and not each other through its proxy."""
+        """Return the variables by which programs reach the local Vertex, with credentials that are passed on and the folder of installed packages.
+
+        Args:
+            hosts: Names of the job's replicas, which reach each other without its proxy.
+        """
         found = dict(self.options.extra_env)
         if not found:  # a rehearsal has no server: nobody waits for the metadata server that is not there
             found = {"NO_GCE_CHECK": "true"}
@@ -232,7 +236,7 @@ class Container:
                 found[name] = ",".join([found[name], *hosts])
         if self.options.credentials:
             found |= environment.credentials(os.environ)
-        if self.installed is not None or not hosts:
+        if self.installed is not None:
             found["PYTHONUSERBASE"] = _PACKAGES
         return found
 
@@ -364,5 +368,5 @@ def _limits(pool: Pool, options: RunOptions) -> list[str]:
         memory = memory or int(machine.memory_gb * 2**30)
     if machine is not None and machine.vcpus:
         found += ["--cpus", str(min(machine.vcpus, os.cpu_count() or 1))]
-    # As much swap as memory, which is none.
+    # --memory-swap is memory and swap together: the same number leaves no swap.
     return [*found, *(["--memory", str(memory), "--memory-swap", str(memory)] if memory else [])]

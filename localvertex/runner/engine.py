@@ -1,7 +1,7 @@
 """Container engines: docker, podman and nerdctl, through the command line that they share.
 
-An engine is found by asking its program, and so is an image. Every container has a label with the state folder that it
-belongs to, by which a later server or rehearsal removes what a killed one has left.
+An engine is found by asking its program, and so is an image. Every container that runs part of a job has a label with the state folder
+that it belongs to, by which a later server or rehearsal removes what a killed one has left.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ def open_to_all(folders: Iterable[Path]) -> None:
 def environment(variables: Mapping[str, str], file: Path) -> tuple[list[str], dict[str, str]]:
     """Return the options that give a container variables, and those of them that the engine's program itself is started with.
 
-    No value is on the command line, which every user of the machine sees. What the program would take for its own stands in a
-    private file; a value of several lines cannot.
+    Every user of the machine sees a command line, so values are not there, but in the program's environment. A variable that the program
+    would take for its own is in a private file. Such a file holds no value of several lines, so only those are on the command line.
     """
     options: list[str] = []
     passed, lines = dict[str, str](), list[str]()
@@ -289,8 +289,11 @@ def _asked(name: str, patience_s: float) -> tuple[Engine | None, str]:
     if program is None:
         return None, "not installed"
     known = _known.get(program)
-    if known is not None and time.monotonic() < known[0] and (known[1] is not None or patience_s <= _ASK_S):
-        return known[1:]
+    if known is not None:
+        until, engine, why = known
+        # No answer within _ASK_S says nothing to a caller who waits for _NAMED_S.
+        if time.monotonic() < until and (engine is not None or patience_s <= _ASK_S):
+            return engine, why
     engine, why = _answer(Engine(name, program, ""), patience_s)
     # One that hangs costs ten seconds; one that says at once that it is not there may be started by now.
     waits = 0.0 if engine is None and "no answer" not in why else _AGAIN_S

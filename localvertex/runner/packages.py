@@ -172,7 +172,7 @@ def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class Supplied:
-    """What an image has beside its framework, which its stand-in is to have, too.
+    """What an image has besides a large framework (TensorFlow, Keras, PyTorch), and its stand-in is to have, too.
 
     Args:
         modules: Top-level modules.

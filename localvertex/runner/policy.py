@@ -147,8 +147,11 @@ _MOST_OF_PACKAGE = 1024
 def quoted_output(stderr: list[str], exit_: Exit, *, package: bool) -> str:
     """Return the part of stderr that the job's error quotes: the last traceback, shortened as the service does.
 
-    A line of a traceback without its head counts as a traceback whose head is not kept. Without one: the reason why a replica could not start, the last ten lines of a Python package, or "" for a container
-    (tensorflow/models issue 10735).
+    Without a traceback it is the last ten lines of a Python package, and "" for a container (tensorflow/models issue 10735). Of a program
+    that could not start it is the reason.
+
+    Args:
+        stderr: The last lines of stderr. A long traceback may have lost its first line, `Traceback (…)`; its `File "…"` lines are enough.
     """
     if exit_.code == _UNSTARTED:
         return "\n".join(stderr[-1:])

@@ -216,15 +216,15 @@ def _of_package(
 
 
 def _supplied(image: str) -> packages.Supplied:
-    """Return the modules of a prebuilt image without its framework, which is too large to install beside this machine's own, and the
-    constraints for pip that follow from the image's Python. For any other image, return nothing.
+    """Return the modules of a prebuilt image without TensorFlow, Keras and PyTorch, which are too large to install beside this machine's
+    own, and the constraints for pip that follow from the image's Python. For any other image, return nothing.
     """
     prebuilt = load().image(image)
     if prebuilt is None:
         return packages.Supplied()
     listed = declared_modules(re.match(r"[\w.-]+", line)[0] for line in prebuilt.packages)  # type: ignore[index]
     modules = {*listed, *(SUPPLIED if prebuilt.framework == "tf" else ())}
-    # without the frameworks, and without modules for which no distribution can be named, such as `google`
+    # without those three, and without modules for which no distribution can be named, such as `google`
     modules -= {"tensorflow", "keras", "torch", "google", "googleapiclient", "pkg_resources", "setuptools"}
     old = tuple(map(int, prebuilt.python.split("."))) < _PYTHON_FOR_PANDAS_3
     return packages.Supplied(frozenset(modules), ("pandas<3",) if old else ())

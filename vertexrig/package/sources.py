@@ -119,7 +119,7 @@ class PackageId:
     Args:
         name: The distribution's name; `trainer` if setup.py computes it.
         version: Its version with the hash as local part: `0.1.0+1f0c8de2a4b7`. The public part is `0` if setup.py computes it.
-        digest: The hash alone: 12 hexadecimal digits over the sources and pins.
+        digest: The hash alone: 12 hexadecimal digits.
         file_name: The file's name: `trainer-0.1.0+1f0c8de2a4b7.tar.gz`.
     """
 
@@ -132,8 +132,8 @@ class PackageId:
 def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int = PACKAGE_MIB) -> PackageId:
     """Return the identity of the package that `build` would make, without building it.
 
-    It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,
-    build products, tests, or hidden files.
+    It depends on the paths and bytes of the sources, and on the image's TensorFlow where requirements or a build backend follow it. It
+    does not depend on where the folder is, on times, caches, build products, tests, or hidden files.
 
     Args:
         folder: The trainer's script or folder.

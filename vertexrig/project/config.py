@@ -123,7 +123,7 @@ class Loaded:
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        if files.is_special(path):
             raise self.error_at(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
         return path
 

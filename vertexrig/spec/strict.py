@@ -177,8 +177,8 @@ def _places(schema: Message, depth: int = 4) -> dict[str, tuple[str, ...]]:
 def belongs(key: str, schema: Message, root: Message) -> tuple[tuple[str, ...], bool]:
     """Return where a key that a message does not have belongs, and whether that is counted from the top of the file.
 
-    Its own fields come first, then those of the messages inside it, then the whole file's; empty if nothing fits, and
-    several paths where it fits equally well.
+    Its own fields of the same stem come first, then those of the messages inside it, then its own that resemble the key, then those of
+    the whole file; empty if nothing fits, and several paths where it fits equally well.
     """
     names = _writable(schema)
     own = tuple(name for name in names if stem(name) == stem(key))
@@ -292,7 +292,8 @@ class Reader:
             path = self.paths.get(note.path, ".".join(str(part) for part in note.path))
             value = f", or write {yamltext.scalar(note.value)}" if note.value is not None else ""
             fix = note.fix or f"quote it if it is text{value}"
-            # write what gcloud reads: safe, except for numbers such as 012 (surely a mistake), and not where text belongs
+            # The edit writes what gcloud reads. It is unsafe for a number such as 012, which means another number to its author. A value
+            # of a wrong type has no edit here: text may belong there.
             edits = () if note.path in self.mistyped else write(note.value, safe=note.kind != "octal")
             rule = "yaml-duplicate-key" if note.kind == "duplicate-key" else "yaml-two-readings"
             noted = finding(rule, path, note.message, fix, file=self.file, line=note.line, edits=edits)
@@ -413,7 +414,8 @@ class Reader:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
-            # only a value that is nothing but a placeholder is dropped: with text around it, `args` stays one text
+            # In a list of texts, such as `args`, a value with text around its placeholder stays one text. In a list of messages, any text
+            # with a placeholder is dropped.
             whole = not isinstance(value, str) or value.strip() in placeholders.marks(value, path)
             if (field_.message is not None or whole) and self.unfilled(value, path):
                 return _DROP
