@@ -74,8 +74,8 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
         below: For a path that the user did not type: the folder that it must stay in (see `must_stay`).
     """
     try:
-        if below is None and (_is_system(path) or is_special(path)):  # root could replace it by a file
-            path.write_bytes(data)
+        if below is None and (_is_system(path) or is_special(path)):
+            path.write_bytes(data)  # the rename below would put a file in place of a device, if the superuser does it
             return
         if below is None:
             place = Path(os.path.realpath(path))

@@ -27,7 +27,7 @@ FileKey = tuple["str | int", ...]
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 _SHORT = 3_000  # characters: such a text cannot be nested so deep that libyaml's own recursion is in danger
-MAX_STEPS = 20  # keys and indexes in all paths together, per value that a text may have: each path is kept
+MAX_STEPS = 20  # mean length of a path in a text with as many values as it may have; all paths are kept, so their sum is limited
 MAX_NUMBER = 400  # characters of a number or date: a long one in base 60 takes minutes to read
 _MERGE = "tag:yaml.org,2002:merge"
 

@@ -37,7 +37,7 @@ class LocalJobs:
         self._jobs = Jobs(
             settings,
             self._store,
-            keep=lambda name, lines: None,  # for the Logging API; each job writes its log files itself
+            keep=lambda name, lines: None,  # a rehearsal serves no Logging API; each job writes its own log files
             watcher=Watcher(
                 line=self._guarded(watcher.line),
                 state=self._guarded(watcher.state, is_change=True),

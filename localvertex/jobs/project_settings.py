@@ -38,7 +38,7 @@ def settings_of_project(
     Args:
         loaded: The project, if there is one.
         root: The state folder.
-        cold: Start every replica cold.
+        cold: Start every replica as a new process; see `RunOptions.warm`.
         discrete: How discrete values reach a trainer.
         strict_gs: A trainer that writes files to a local folder named `gs:` fails.
         engine: What runs images; see `RunOptions`.
@@ -53,7 +53,7 @@ def settings_of_project(
 
     Raises:
         UsageError: `kept` together with `credentials`, or `speed` without a pace.
-        ConfigError: The project file names an environment that was not made yet.
+        ConfigError: `local.interpreters` names a Python that was not made yet.
     """
     local = loaded.project.local if loaded else LocalSettings()
     wanted = gs_paths or local.gs_paths

@@ -86,7 +86,7 @@ def rehearse(
         PackageError: The trainer cannot be packaged.
         UsageError: There is no such run, `trials` was given for a job, a speed without a pace, or the state folder was made elsewhere
             (ForeignStateError).
-        ConfigError: The project file names an environment that was not made yet.
+        ConfigError: `local.interpreters` names a Python that was not made yet.
     """
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
@@ -96,8 +96,9 @@ def rehearse(
         _check_resumed_run(prepared, root, resume)
     prepared = prepared.in_run(resume or run_ids.new_run_id())
     document, view = prepared.document, prepared.view
-    # A job that is not a sweep starts cold: a forker pays off only when replicas of the same environment follow. A rehearsal
-    # has no server behind gs://, so paths are always mapped to folders.
+    # Each replica of a job that is not a sweep is a new process (cold). A process that has made the imports and forks replicas pays off
+    # only if more replicas with the same Python and packages follow. A rehearsal has no server behind gs://, so paths are always mapped
+    # to folders.
     settings = settings_of_project(
         loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
@@ -147,7 +148,7 @@ class Recorder:
         name: The job or sweep.
         root: The folder of the state.
         callers_watcher: The caller's watcher. It gets the lines to show, and the trials.
-        states: Whether it also gets each new state but the last.
+        states: Whether it also gets the states that `Watcher.state` reports, but the last.
         run_id: The run whose output folder the job has; "" if it is not known yet, or if all runs of the job share one.
 
     Attributes:

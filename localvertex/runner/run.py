@@ -405,10 +405,10 @@ class JobRun:
             self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        # `since` is the start of the run by the present wall clock, which may have been adjusted meanwhile: files have times of that clock.
+        # Files have times of the wall clock. The start is counted back from that clock as it is now, since it may have been adjusted.
         ran_for = time.monotonic() - self.began_at
         since = time.time() - ran_for
-        # What a replica wrote to a folder `gs:` is looked for only if it succeeded: on the service it would be lost without an error.
+        # On the service, files in a folder `gs:` would be lost, and nothing would say so. A replica that failed has an error already.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.written, since)):
             text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:

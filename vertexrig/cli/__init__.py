@@ -147,8 +147,8 @@ def vertexrig() -> None:
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
     """Run a command line and return its exit code.
 
-    Messages, which go to stderr, show `${NAME}` instead of the variable's value, except commands to paste; the results of the verbs
-    in `output.MASKED_VERBS` do too.
+    Messages, which go to stderr, show `${NAME}` instead of the value of an environment variable that the project file uses, and so do the
+    results of the verbs in `output.MASKED_VERBS`. Commands to paste have the value.
 
     Args:
         args: Its words, by default those of this process.

@@ -80,7 +80,7 @@ def build(
 ) -> Built:
     """Build a trainer's sdist, check it, and put it into `out_dir` whole or not at all.
 
-    A second build of the same sources finds the file and does nothing. A record with the file's name and `.json` at its
+    A second build of the same sources finds the file and does nothing, unless it has to verify another module or make a missing wheel. A record with the file's name and `.json` at its
     end keeps what the first build found.
 
     Args:
@@ -151,7 +151,7 @@ def _make(
     verify: bool,
     wheel: bool,
 ) -> Built:
-    from vertexrig.package import backend  # 60 ms that a package that is built already does without
+    from vertexrig.package import backend  # 60 ms, which a call that finds the package built already saves
 
     staged = work / "src"
     if sources.by_backend:

@@ -148,7 +148,7 @@ def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int
 
 
 def identity_of(sources: Sources, most_mib: int) -> PackageId:
-    """Return the identity of a package with these sources, which may have so many MiB."""
+    """Return the identity of a package with these sources; PackageError if they have more than `most_mib` MiB."""
     name = normalise(sources.name).replace("-", "_")
     # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
     public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"

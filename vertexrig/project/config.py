@@ -265,7 +265,7 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    # the paths of each bare `y` or `n`, which `typed` refuses where text may be meant; no other note of the reader has a boolean value
+    # The reader notes each bare `y` or `n`, and only these notes have a boolean value. `typed` refuses it where text may be meant.
     bare_yn = frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
     file_place = typed.Place((), typed.Origins(str(file), reading.lines), bare_yn)
     if not isinstance(reading.data, (dict, type(None))):

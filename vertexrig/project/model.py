@@ -169,8 +169,8 @@ class MachineSettings(Given):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Role(MachineSettings):
-    """A worker pool other than the chief's. What it leaves out it inherits from the job, but for its count of replicas and, for
-    `ps` or with a machine_type of its own, the accelerator and reservation; a Reduction Server inherits nothing.
+    """A worker pool other than the chief's. It inherits from the job what it leaves out, but never replica_count, and neither
+    accelerator nor reservation if it is `ps` or has a machine_type of its own. A Reduction Server inherits nothing.
     """
 
     args: Args | None = given("Arguments of this worker pool's replicas, in place of the job's.", None)

@@ -9,7 +9,7 @@ of the file itself; `names` tells `catalog.overlay` in which table of the catalo
 
 All that is wrong is reported together. No library does this at a price that a short verb can pay: msgspec 0.22.0 loses the keys of
 mappings (`$.jobs[...].worker`), names no nearest key and ends at the first problem (tried 2026-11-21); pydantic 2.14 costs
-110 to 150 ms of every short verb: 36 to 61 ms for its import, 55 to 90 ms for the 45 models (measured 2026-11-22).
+110 to 150 ms of every short verb: 36 to 61 ms for its import, 55 to 90 ms for 45 models (measured 2026-11-22).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def given(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = datacl
 
 class Given:
     """A dataclass whose fields are `given`. Generated for each class, `__eq__`, `__hash__` and `__repr__` would take a third of the time of
-    the import of a project's 40 classes.
+    the import of a project's classes.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -20,8 +20,7 @@ def read(collector: Collector) -> None:
     required: set[str] = set()
     for call in collector.code.calls:
         name = last_name(call.node.func)
-        # DEFINE_config_file and its like are in `left`: their flags are made while running, and are noted as unread
-        # already.
+        # DEFINE_config_file and its like are among the handled calls: their flags are made while running, and are noted as unread.
         if name.startswith("DEFINE_") and id(call) not in collector.handled_calls:
             _define(collector, call, name.removeprefix("DEFINE_"))
         elif name in {"mark_flag_as_required", "mark_flags_as_required"}:

@@ -69,7 +69,8 @@ Case = tuple[PathOrigin, ...]
 def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
     """Yield calls of functions that know paths of the machine only, or need a library for others, with what the path begins with."""
     own = {node.name for node, _, module in code.each(ast.FunctionDef) if _is_method(node, module)}
-    # What the trainer tells from other paths it may map before it opens it: then only what is plain beside the call is certain.
+    # A trainer that tests how a path begins (`path.startswith("gs://")`) may map the path before it opens it. Such names are not
+    # followed: only what is plain at the call itself is certain.
     tested = _tested_names(code)
     origins = _Origins(code, {flag.dest for flag in flags} - tested, tested)
     for call in code.calls:
@@ -193,7 +194,9 @@ class _Origins:
                 if name in level.names or name in self.tested:
                     return []
                 handed = self.code.handed(node, name, level, module) or []
-                plain = [one for one in handed[:_MAX_CASES] if one[0] is not None and not _chosen(one[0], one[2])]
+                plain = [
+                    one for one in handed[:_MAX_CASES] if one[0] is not None and not _in_both_branches(one[0], one[2])
+                ]
                 return [case for one in plain for case in self.cases(*one, depth)]
             if name in level.names and (level is scope or not isinstance(node, ast.ClassDef)):
                 values = level.names[name]
@@ -213,8 +216,8 @@ class _Origins:
         return [(PathOrigin(flag=node.attr),)] if is_flag else []
 
 
-def _chosen(given: ast.expr, module: Module) -> bool:
-    """Whether a call is one of two that get the same expression, in the branches of one test: each may be for another kind of path."""
+def _in_both_branches(given: ast.expr, module: Module) -> bool:
+    """Whether a call in the other branch of a test gets the same argument: each of the two calls may be for another kind of path."""
     text, here = ast.dump(given), cast(ast.AST, given)
     while (parent := module.parents.get(id(here))) is not None and not isinstance(parent, FUNCTIONS):
         if isinstance(parent, ast.If) and here is not parent.test:

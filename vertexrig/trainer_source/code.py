@@ -33,7 +33,7 @@ _MAX_STEPS = 4_000
 
 
 def _unused(modules: list[Module]) -> set[int]:
-    """Return the ids of top-level functions of imported modules that nothing names: only the module's own main guard called them."""
+    """Return the ids of top-level functions of imported modules that are named nowhere but in their module's main guard, which is not read."""
     named = {name for module in modules for name, _ in module.names}
     named |= {item.name for module in modules for item in module.imports}
     return {

@@ -114,7 +114,7 @@ class Runs:
         return False
 
     def caught(self, node: ast.AST, module: Module, errors: Collection[str]) -> bool:
-        """Whether one of these errors, raised at a node, is caught in its function."""
+        """Whether a `try` around a node, also one outside its function, has a handler for one of these errors."""
         parents = module.parents
         here: ast.AST | None = node
         while here is not None:

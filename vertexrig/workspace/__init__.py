@@ -266,8 +266,8 @@ class Workspace:
         """Return the trainer that a document runs.
 
         A trainer that was named (`--trainer`) is used for every document, or the result says why not. The project's own trainer is used
-        only for a document that runs it: by a module, an image that the project builds, or `custom_image`. An image that `local.images`
-        names has the trainer in its folder there.
+        only for a document that runs it: by a module, an image that the project builds, or `custom_image`. For an image that `local.images`
+        names, the trainer is the one in the folder that is written there.
         """
         project, named = self.loaded.project, self._named_trainer is not None
         modules = {pool.module for pool in document.pools if pool.module}

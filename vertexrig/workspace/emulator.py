@@ -1,6 +1,6 @@
 """The functions of the local Vertex that verbs of this package use. An entry point of the package `localvertex` provides them.
 
-`vertexrig` imports nothing of `localvertex`: each can be read, tested and released alone.
+`vertexrig` imports nothing of `localvertex`, so it can be read and tested without it.
 """
 
 from __future__ import annotations
