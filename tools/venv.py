@@ -9,12 +9,13 @@
 tools/docs.txt or tools/release.txt.
 
 uv installs the packages if it is there, pip otherwise, at the versions of constraints.txt; the large tiers by a uv that pip installs
-into .venv, unless pip has indexes of its own, or that uv fails. Nothing is ever uninstalled, so a small tier leaves the packages of a
+into .venv, unless that uv fails. Nothing is ever uninstalled, so a small tier leaves the packages of a
 larger one. .venv/install.log has the output of the installer.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
 import platform
@@ -22,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -51,6 +52,13 @@ COMPILE = {
     ),
     "all": (["-m", "compileall", "-q", "-j", "0", "-x", "/tests/", ".venv/lib"],),
 }
+#: pip's setting -> uv's variable, and what separates several values
+UV_SOURCES = {
+    "index-url": ("UV_INDEX_URL", " "),
+    "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "no-index": ("UV_NO_INDEX", ""),
+}
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 
 
@@ -73,15 +81,22 @@ def installer(uv: str | None, python: Path = PYTHON) -> list[str]:
 
 
 def uv_by_pip(log: Path) -> str | None:
-    """Return the path of a uv that pip installs into .venv, since uv takes a quarter of pip's time for TensorFlow (15 s, 2026-11-28).
-
-    None if pip has none, or is configured to install from elsewhere than PyPI, which uv does not read.
-    """
-    settings = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
-    if any(one in settings for one in ("index", "find-links")):
-        return None
+    """Return the path of a uv that pip installs into .venv, since uv takes a quarter of pip's time for TensorFlow (15 s, 2026-11-28)."""
     command = [*installer(None), "-c", "constraints.txt", "--only-binary", "uv", "uv"]
     return str(VENV / "bin" / "uv") if attempt(command, log) == 0 else None
+
+
+def sources_of_pip() -> dict[str, str]:
+    """Return the variables by which uv installs from the indexes and folders that pip is configured to install from."""
+    listed = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
+    found = {}
+    # a variable of the environment, `:env:.index-url`, comes before what a file says
+    for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
+        key, _, value = line.partition("=")
+        variable, separator = UV_SOURCES.get(key.rpartition(".")[2], ("", ""))
+        if variable:
+            found[variable] = separator.join(ast.literal_eval(value).split())
+    return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if found else {}  # as pip: the best of all indexes
 
 
 def has_large_tensorflow() -> bool:
@@ -136,13 +151,18 @@ def run(command: Sequence[str], log: Path) -> None:
         )
 
 
-def attempt(command: Sequence[str], log: Path, newest: str = "") -> int:
-    """Return the exit code of a command that is run with its output in the log and its newest line on the screen, at first `newest`."""
+def attempt(command: Sequence[str], log: Path, newest: str = "", env: Mapping[str, str] | None = None) -> int:
+    """Return the exit code of a command that is run with its output in the log and its newest line on the screen.
+
+    Args:
+        newest: What the screen shows until there is a line.
+        env: More variables for the command; those of this process come before them.
+    """
     begun = time.monotonic()
     show = screen(sys.stderr.isatty())
     with log.open("a", encoding="utf-8") as out, log.open(encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**(env or {}), **os.environ})
         while True:
             try:
                 code = process.wait(0.2)
@@ -217,7 +237,10 @@ def main() -> None:
         words = ["-c", "constraints.txt", *requirements(tier, cpu_only=light)]
         by_pip = uv_by_pip(log) if tier in TRAINS and not uv else None
         # with the system's certificates, which include those of a company's proxy
-        done = by_pip is not None and attempt([*installer(by_pip), "--system-certs", *words], log) == 0
+        done = (
+            by_pip is not None
+            and attempt([*installer(by_pip), "--system-certs", *words], log, env=sources_of_pip()) == 0
+        )
         if not done:
             run([*installer(uv), *words], log)
         compile_used(tier, log)

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -460,15 +461,33 @@ def test_a_fresh_copy_sets_itself_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_pip_installs_a_uv_unless_it_has_indexes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The uv of pip runs; a company's index is left to pip, which knows it."""
+def test_pip_installs_a_uv_that_installs_from_where_pip_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The uv of pip runs. A package that only a folder of pip's own settings has is installed by it, and a company's index asked."""
     monkeypatch.chdir(tmp_path)
-    for name in [one for one in os.environ if one.startswith("PIP_") and ("INDEX" in one or "FIND_LINKS" in one)]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     shutil.copy(REPOSITORY / "constraints.txt", tmp_path)
     venv.make(None, tmp_path / "log")
     program = venv.uv_by_pip(tmp_path / "log")
-    assert program and subprocess.run([program, "--version"], capture_output=True).returncode == 0
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://packages.example/simple")
-    assert venv.uv_by_pip(tmp_path / "log") is None
+    assert program
+    for name in [one for one in os.environ if one.startswith("PIP_") and ("INDEX" in one or "FIND_LINKS" in one)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert venv.sources_of_pip() == {}
+    (tmp_path / "wheels").mkdir()
+    wheel = tmp_path / "wheels/of_a_company-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr(
+            "of_a_company-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: of-a-company\nVersion: 1.0\n"
+        )
+        file.writestr("of_a_company-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr("of_a_company-1.0.dist-info/RECORD", "")
+    (tmp_path / "pip.conf").write_text(
+        f"[global]\nfind-links = {wheel.parent}\nindex-url = https://packages.example/old\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.example/simple https://b.example/simple")
+    sources = venv.sources_of_pip()
+    assert sources["UV_INDEX_URL"] == "https://packages.example/simple"
+    assert sources["UV_EXTRA_INDEX_URL"] == "https://a.example/simple https://b.example/simple"
+    command = [*venv.installer(program), "--offline", "of-a-company"]
+    assert venv.attempt(command, tmp_path / "log", env=sources) == 0, (tmp_path / "log").read_text()
