@@ -109,6 +109,17 @@ def test_training_batches_say_that_they_never_end(shuffle: bool) -> None:
     assert len(list(islice(iter(batches), 9))) == 9
 
 
+def test_no_thread_tunes_a_pipeline_and_all_cores_read_it() -> None:
+    """`fit` would wait for the thread's end, as long as the training took; without it a function is called on each core at one time."""
+    steps = data.validation_steps(numbered(10), 1, 4)
+    for batches in (
+        data.training_batches(numbered(10), data.Shard(), 4, CONFIG),
+        data.validation_batches(numbered(10), data.Shard(), 4, CONFIG, steps),
+    ):
+        tuning = batches.options().autotune
+        assert tuning.enabled is False and getattr(tuning, "initial_parallelism", 1024) == 1024
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_validation_sees_each_example_once_whatever_the_padding(parts: int) -> None:
     """Weights of 1 mark each example once; all parts give the same number of equal batches."""

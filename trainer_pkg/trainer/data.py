@@ -20,6 +20,7 @@ from trainer.framework import tf
 CACHE_BYTES = 1 << 30  # "auto" caches shards whose decoded images fit in this
 SHUFFLE_BYTES = 1 << 28  # the default buffer holds as many images as fit in this
 AUTOTUNE = tf.data.AUTOTUNE
+MOST_CALLS = 1024  # of one function at one time; TensorFlow makes no more than there are cores
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,12 @@ def _cached(elements: Any, source: Source, size: int | None, shard: Shard, confi
 def _options(config: Config) -> Any:
     options = tf.data.Options()
     options.deterministic = config.deterministic
+    # The thread that tunes a pipeline misses the end of its iterator when it looks at the wrong moment, and `fit` then waits for it:
+    # as long as the training took, at most a minute (TensorFlow 2.17 and 2.21, 2026-11-30). Without it, AUTOTUNE means 16 calls at one
+    # time, or `initial_parallelism`, but no more than the machine has cores.
+    options.autotune.enabled = False
+    if hasattr(options.autotune, "initial_parallelism"):  # not in the oldest versions
+        options.autotune.initial_parallelism = MOST_CALLS
     # Sharding is explicit; a second one by the strategy would lose examples.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return options
