@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from typing import Any
 
@@ -174,7 +175,7 @@ def page() -> str:
 
 def _section(cls: type, where: list[str]) -> str:
     title = "The file itself" if cls is Project else cls.__name__
-    lines = [f"### {title}", "", (cls.__doc__ or "").strip()]
+    lines = [f"### {title}", "", inspect.cleandoc(cls.__doc__ or "")]
     if where:
         lines += ["", "Place: " + ", ".join(f"`{place}`" for place in where) + "."]
     rows = {item.name: _row(item, cls) for item in dataclasses.fields(cls)}

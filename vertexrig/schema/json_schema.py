@@ -7,6 +7,7 @@ sweep names and that is not there, is not in it, and any value but a mapping may
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ def json_schema(cls: type, examples: Mapping[str, Sequence[str]] = {}) -> Schema
             one["properties"][name]["examples"] = list(examples[name])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": (cls.__doc__ or "").strip(),
+        "title": inspect.cleandoc(cls.__doc__ or ""),
         "$ref": f"#/$defs/{cls.__name__}",
         "$defs": defs,
     }
@@ -92,7 +93,7 @@ def _message(cls: Any, defs: Schema) -> Schema:
                 one = _any_of([one, {"type": "null"}])
             properties[field.name] = {"description": field.metadata.get("doc", ""), **one}
         defs[name] = {
-            "description": (cls.__doc__ or "").strip(),
+            "description": inspect.cleandoc(cls.__doc__ or ""),
             "type": "object",
             "properties": properties,
             "required": required,
