@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import tempfile
 import threading
@@ -134,11 +135,10 @@ def reading(
     env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", **environment}
     with tempfile.TemporaryFile() as errors, waiting(f"git {words[0]}"):
         try:
-            process = subprocess.Popen(
-                command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env, preexec_fn=_limited
-            )
+            process = subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env)
         except FileNotFoundError:
             raise UsageError("git is not installed, and `vertexrig diff` needs it") from None
+        _limit(process.pid)
         assert process.stdout is not None
         timer = threading.Timer(seconds, process.kill)
         timer.start()
@@ -155,13 +155,18 @@ def reading(
         if process.wait() and not rest:
             errors.seek(0)
             error = errors.read(2_000).decode("utf-8", "replace").strip()
-            if process.returncode < 0:
-                error = f"git needs more than {seconds} s or {_GIT_MEMORY >> 20} MiB for this repository"
+            if process.returncode == -signal.SIGKILL:
+                error = f"git needs more than {seconds} s for this repository"
+            elif process.returncode < 0:
+                error = f"git was ended by signal {-process.returncode}"
             missing = f"git has no {words[-1].partition('^')[0]}"
             raise UsageError(f"{folder}: {error or missing}")
 
 
-def _limited() -> None:
-    """Bound git's memory; a system without such a bound does without."""
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (_GIT_MEMORY, _GIT_MEMORY))
+def _limit(process: int) -> None:
+    """Bound git's memory; a system without such a bound does without.
+
+    A bound that a forked child of this process sets for itself may be below what it has of this process.
+    """
+    with suppress(AttributeError, OSError, ValueError):
+        resource.prlimit(process, resource.RLIMIT_DATA, (_GIT_MEMORY, _GIT_MEMORY))

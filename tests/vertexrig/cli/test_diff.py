@@ -157,3 +157,15 @@ def test_a_small_repository_cannot_fill_the_memory(repository: Path, tmp_path: P
     with pytest.raises(UsageError, match="more than 50,000 files|too long"):
         revision.write(top, revised, into)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 * 1024 and not any(into.iterdir())
+
+
+def test_git_has_a_bound_of_its_own(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be less than this process has: git still runs, and one that needs more says so."""
+    top = repository.parents[1]
+    large = _hash(top, "hash-object", "-w", "-t", "tag", "--literally", "--stdin", data=b"\0" * 2**27)
+    monkeypatch.setattr(revision, "_GIT_MEMORY", 2**26)
+    ballast = bytearray(2**27)
+    with revision.reading(top, "rev-parse", "HEAD") as out:
+        assert len(out.read().strip()) == 40 and ballast
+    with pytest.raises(UsageError, match="memory|allocate"), revision.reading(top, "cat-file", "tag", large) as out:
+        out.read()
