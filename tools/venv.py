@@ -8,9 +8,9 @@
 `docs` and `release` are not tiers: they create build/venv-docs and build/venv-release, with the base and the packages of
 tools/docs.txt or tools/release.txt.
 
-uv installs the packages if it is there, pip otherwise, at the versions of constraints.txt; the large tiers by a uv that pip installs
-into .venv, unless that uv fails. Nothing is ever uninstalled, so a small tier leaves the packages of a
-larger one. .venv/install.log has the output of the installer.
+uv installs the packages if it is there, pip otherwise, at the versions of constraints.txt. For the large tiers pip first installs a uv
+into .venv; if that uv fails, pip goes on. Nothing is ever uninstalled, so a small tier leaves the packages of a larger one.
+.venv/install.log has the output of the installer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def uv_by_pip(log: Path) -> str | None:
 
 
 def sources_of_pip() -> dict[str, str]:
-    """Return the variables by which uv installs from the indexes and folders that pip is configured to install from."""
+    """Return the variables by which uv installs from the indexes and folders that pip is configured to install from.
+
+    They are for the uv that pip installs: one that the user has installed has settings of its own.
+    """
     listed = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
     found = {}
     # a variable of the environment, `:env:.index-url`, comes before what a file says

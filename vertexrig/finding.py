@@ -87,7 +87,8 @@ class Finding:
         key_fix: The fix in project-file terms; "" if replacing API names by file keys in `fix` is enough.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
         edits: Changes of the file that end it; none where only a person can.
-        entry: Whose line of a project file it is, such as `jobs.a`; "" in any other file, and where single jobs are prepared, as by `render`.
+        entry: Whose line of a project file it is, such as `jobs.a`; "" in any other file, and where single jobs are prepared, as by
+            `render`.
     """
 
     id: str

@@ -156,7 +156,7 @@ def reading(
             errors.seek(0)
             error = errors.read(2_000).decode("utf-8", "replace").strip()
             if process.returncode == -signal.SIGKILL:
-                error = f"git needs more than {seconds} s for this repository"
+                error = f"git was killed: it needed more than {seconds} s, or more memory than there is"
             elif process.returncode < 0:
                 error = f"git was ended by signal {-process.returncode}"
             missing = f"git has no {words[-1].partition('^')[0]}"
@@ -166,7 +166,7 @@ def reading(
 def _limit(process: int) -> None:
     """Bound git's memory; a system without such a bound does without.
 
-    A bound that a forked child of this process sets for itself may be below what it has of this process.
+    It is set from here. In a fork of this process, before git starts, it would bound the memory that the fork has from this process.
     """
     with suppress(AttributeError, OSError, ValueError):
         resource.prlimit(process, resource.RLIMIT_DATA, (_GIT_MEMORY, _GIT_MEMORY))

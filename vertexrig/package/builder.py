@@ -80,8 +80,8 @@ def build(
 ) -> Built:
     """Build a trainer's sdist, check it, and put it into `out_dir` whole or not at all.
 
-    A second build of the same sources finds the file and does nothing, unless it has to verify another module or make a missing wheel. A record with the file's name and `.json` at its
-    end keeps what the first build found.
+    A second build of the same sources finds the file and does nothing, unless it has to verify another module or make a missing
+    wheel. A record with the file's name and `.json` at its end keeps what was found.
 
     Args:
         folder: The trainer's folder, in any layout. It is copied first and never written to.

@@ -217,7 +217,9 @@ class _Origins:
 
 
 def _in_both_branches(given: ast.expr, module: Module) -> bool:
-    """Whether a call in the other branch of a test gets the same argument: each of the two calls may be for another kind of path."""
+    """Whether a call in the other branch of an `if` around an argument gets an equal one, as in `if local: load(p)` and `else: fetch(p)`:
+    each of the two calls may be for another kind of path.
+    """
     text, here = ast.dump(given), cast(ast.AST, given)
     while (parent := module.parents.get(id(here))) is not None and not isinstance(parent, FUNCTIONS):
         if isinstance(parent, ast.If) and here is not parent.test:
