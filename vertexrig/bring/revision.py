@@ -140,7 +140,13 @@ def reading(
             raise UsageError("git is not installed, and `vertexrig diff` needs it") from None
         _limit(process.pid)
         assert process.stdout is not None
-        timer = threading.Timer(seconds, process.kill)
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, end)
         timer.start()
         with process.stdout as out:
             try:
@@ -155,10 +161,10 @@ def reading(
         if process.wait() and not rest:
             errors.seek(0)
             error = errors.read(2_000).decode("utf-8", "replace").strip()
-            if process.returncode == -signal.SIGKILL:
-                error = f"git was killed: it needed more than {seconds} s, or more memory than there is"
+            if late.is_set():
+                error = f"git needs more than {seconds} s here"
             elif process.returncode < 0:
-                error = f"git was ended by signal {-process.returncode}"
+                error = f"git was ended by {signal.Signals(-process.returncode).name}"
             missing = f"git has no {words[-1].partition('^')[0]}"
             raise UsageError(f"{folder}: {error or missing}")
 

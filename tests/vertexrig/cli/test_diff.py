@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 from pathlib import Path
@@ -168,4 +169,14 @@ def test_git_has_a_bound_of_its_own(repository: Path, monkeypatch: pytest.Monkey
     with revision.reading(top, "rev-parse", "HEAD") as out:
         assert len(out.read().strip()) == 40 and ballast
     with pytest.raises(UsageError, match="memory|allocate"), revision.reading(top, "cat-file", "tag", large) as out:
+        out.read()
+
+
+def test_a_git_that_is_killed_says_by_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that is not ours is named, so that a lack of memory is not taken for a lack of time."""
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match="git was ended by SIGKILL"), revision.reading(tmp_path, "status") as out:
         out.read()
