@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +26,8 @@ MOST_IN_ALL = 512 * 2**20
 _MOST_PATH = 4_096  # bytes, as Linux has it
 _GIT_MEMORY, _GIT_SECONDS = 1 * 2**30, 120
 """What one process of git may take of memory in addition to the files that it maps, and how many seconds it may run."""
+_BOUNDED = ("/bin/sh", "-c", 'ulimit -d "$0" 2> /dev/null; exec "$@"')
+"""Takes KiB of memory and a command, and becomes that command. Where a system has no such bound, the command runs without."""
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
 
 
@@ -130,15 +132,15 @@ def reading(
         UsageError: git is not installed, or it fails.
     """
     safe = ("core.fsmonitor=false", "core.hooksPath=/dev/null", *settings)
-    command = ["git", "-C", str(folder.absolute()), *(word for one in safe for word in ("-c", one)), *words]
+    git = shutil.which("git")
+    if git is None:
+        raise UsageError("git is not installed, and `vertexrig diff` needs it")
+    options = [word for one in safe for word in ("-c", one)]
+    command = [*_BOUNDED, str(_GIT_MEMORY // 1024), git, "-C", str(folder.absolute()), *options, *words]
     # a repository may name a program that fetches objects it lacks
     env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", **environment}
     with tempfile.TemporaryFile() as errors, waiting(f"git {words[0]}"):
-        try:
-            process = subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env)
-        except FileNotFoundError:
-            raise UsageError("git is not installed, and `vertexrig diff` needs it") from None
-        _limit(process.pid)
+        process = subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env)
         assert process.stdout is not None
         late = threading.Event()
 
@@ -167,12 +169,3 @@ def reading(
                 error = f"git was ended by {signal.Signals(-process.returncode).name}"
             missing = f"git has no {words[-1].partition('^')[0]}"
             raise UsageError(f"{folder}: {error or missing}")
-
-
-def _limit(process: int) -> None:
-    """Bound git's memory; a system without such a bound does without.
-
-    It is set from here. In a fork of this process, before git starts, it would bound the memory that the fork has from this process.
-    """
-    with suppress(AttributeError, OSError, ValueError):
-        resource.prlimit(process, resource.RLIMIT_DATA, (_GIT_MEMORY, _GIT_MEMORY))
