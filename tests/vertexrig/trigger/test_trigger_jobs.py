@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def test_an_answer_that_is_known(trigger: Trigger) -> None:
         tag = reply.headers["ETag"]
         known = trigger.handle(Call("GET", path, {"if-none-match": f'"other", W/{tag}'}))
         assert (known.status, known.flask[0], known.headers["ETag"]) == (304, b"", tag)
-    assert post(trigger, run="cpu", request_id="newer").status == 201
+    assert post(trigger, run="cpu", request_id=f"newer-{uuid.uuid4()}").status == 201
     assert trigger.handle(Call("GET", "/jobs", {"if-none-match": tag})).status == 200
 
 
