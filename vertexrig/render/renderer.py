@@ -225,9 +225,8 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         # the line below belongs to this key if it is indented deeper, or is a list item at the key's own indentation
         has_content = below > key_indent or (below == key_indent and below_is_item)
         if is_null or (content.endswith(":") and not has_content):
-            if (
-                item and below == key_indent and not below_is_item
-            ):  # the line below is the item's next key: it gets the dash
+            # the line below is the item's next key: it gets the dash
+            if item and below == key_indent and not below_is_item:
                 kept[-1] = f"{line[:indent]}- {kept[-1][key_indent:]}"
                 below, below_is_item = indent, True
             continue

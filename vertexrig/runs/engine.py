@@ -245,9 +245,8 @@ class Engine:
         """Return the current job of a run that ticks have continued."""
         claim = self.claim_of(run)
         if claim is None or claim.state != "created":
-            if (
-                self.runs.save(run) is None
-            ):  # written again: the delivery that opened it deletes only the generation that it wrote
+            # written again: the delivery that opened it deletes only the generation that it wrote
+            if self.runs.save(run) is None:
                 raise InProgressError(1.0)
             text = run.text or "its next attempt has no job yet"
             raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.which_candidate(run)})

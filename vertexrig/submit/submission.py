@@ -335,9 +335,8 @@ class Submitter:
             InProgressError: The error is final for the request, but another delivery holds the claim by now.
             RestError: The error is final for the request, and that could not be written.
         """
-        ended = terms.final_reason(
-            error
-        )  # by the schedule's policy (`Due`), and of several candidates by lack of machines (`Engine`)
+        # by the schedule's policy (`Due`), and of several candidates by lack of machines (`Engine`)
+        ended = terms.final_reason(error)
         try:
             # listed while the claim is held, as the release tells: what another delivery writes afterwards is of another generation
             rows = self.ledger.objects_of(taken.claim.id, terms.shares)

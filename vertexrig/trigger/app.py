@@ -532,9 +532,8 @@ class Trigger:
             raise RequestProblem(409, "changed", str(error)) from None
         row |= {"run": run.name, "claim": run.id, "decision": approval.VERBS[verb], "by": by}
         hold = Holds(runs.storage).of(run.of_schedule) if run.of_schedule else None
-        moved = self.ticker.engine.move(
-            run, hold="" if hold is None else hold.text
-        )  # what fails now is done by the next tick
+        # what fails now is done by the next tick
+        moved = self.ticker.engine.move(run, hold="" if hold is None else hold.text)
         body = {"id": run.id, "run": run.name, "decision": approval.VERBS[verb], "by": by, "state": moved.state}
         body |= {"outcome": moved.run.reason, "model": moved.run.model} if moved.ended else {}
         return Reply(200 if moved.ended else 202, {**body, "text": moved.text or moved.run.text})

@@ -89,9 +89,8 @@ class JobPages:
         current = self.stop(job.labels.get(FIRST_LABEL) or job.labels[CLAIM_LABEL])
         if current == "" and job.ended:
             return Reply(202, self._row(job))
-        if (
-            current and current != job.name and not job.ended
-        ):  # a second job of the run's claim, or an earlier one that is ending
+        # a second job of the run's claim, or an earlier one that is ending
+        if current and current != job.name and not job.ended:
             call_off(self.submitter.vertex, job.name)
         job = (current and self.submitter.vertex.get(current)) or job
         if job.ended:
