@@ -13,9 +13,9 @@ from pathlib import Path
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import Registry, logging_api, projects, scheduler_api
-from localvertex.services.jobs import JobMethods
+from localvertex.services.jobs import EMPTY_LISTS, JobMethods
 from localvertex.services.log_store import LogStore
-from localvertex.services.router import Service
+from localvertex.services.router import PACKAGE, Service
 from localvertex.services.scheduler_engine import SchedulerEngine
 from localvertex.storage import ObjectStore
 from tools.coverage import FIELDS, IDENTITY, LOGGING, SCHEDULER, STORAGE, Coverage, coverage
@@ -58,8 +58,19 @@ def _rows(service: Service) -> tuple[Coverage, ...]:
     return (*coverage(service.name, (*service.methods, *streamed)), *_MORE.get(service.name, ()))
 
 
+def _of_services() -> tuple[tuple[str, tuple[Coverage, ...]], ...]:
+    """Return a section for each service, and one for all of which only empty lists are served; endpoints have their own."""
+    sections, lists = [], []
+    for one in services():
+        if one.methods.keys() <= set(EMPTY_LISTS.get(one.name, ())) and one.name != f"{PACKAGE}.EndpointService":
+            lists += [row for row in _rows(one) if row.state != "not served"]
+        else:
+            sections.append((_title(one.name), _rows(one)))
+    return (*sections, ("Other services, Vertex AI v1, v1beta1", tuple(lists)))
+
+
 SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
-    *((_title(one.name), _rows(one)) for one in services()),
+    *_of_services(),
     ("Fields of jobs and studies", FIELDS),
     ("Cloud Storage, JSON API", STORAGE),
     ("For programs of `local run`", IDENTITY),
@@ -71,9 +82,9 @@ _HEAD = """\
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
 The local Vertex serves what training needs. It does not serve endpoints, batch prediction, AutoML, pipelines of components, Featurestore
-or BigQuery. A request for one of these fails at once, with a status that no client retries and a message that names what is served. The
-training part of such a program still runs: `vertexrig local run` ends with the program's exit code, and lists the jobs that the program made and the
-folder that each job wrote.
+or BigQuery. A request for one of these fails at once, with a status that no client retries and a message that names what is served. Lists of
+them in a location are empty, so that a program that lists or deletes everything in a project can continue. The training part of such a program
+still runs: `vertexrig local run` ends with the program's exit code, and lists the jobs that the program made and the folder that each job wrote.
 
 The tables use these words:
 

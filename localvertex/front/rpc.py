@@ -40,9 +40,9 @@ CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
 _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
 """Metadata that is passed to the REST handler as header fields; credentials are not."""
-_EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
-"""What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
-1 to 5, which a test holds, and an answer has nothing in it."""
+_EMPTY = ("google.cloud.aiplatform.v1.ListOptimalTrialsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
+"""What reads and answers lists that are always empty and whose messages are not shipped: of the requests the parent alone,
+which is their first field, as a test holds; an answer has nothing in it."""
 _LAYOUT = "google.storage.control.v2.StorageControl/GetStorageLayout"
 
 Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]

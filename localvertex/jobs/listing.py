@@ -33,8 +33,8 @@ LANGUAGE = filters.Dialect(
     bare=re.compile(r"[^\s()<>=!\"']+"),
 )
 """How Vertex AI writes filters of its list methods."""
-_TIMES = {"createTime", "updateTime", "startTime", "endTime"}
-_ORDERED = {*_TIMES, "displayName", "name"}
+TIMES = {"createTime", "updateTime", "startTime", "endTime"}
+_ORDERED = {*TIMES, "displayName", "name"}
 _FIELDS = {*_ORDERED, "state", "trainingTaskDefinition"}
 
 
@@ -55,8 +55,8 @@ def _restriction(node: filters.Compare) -> Predicate:
     if key not in _FIELDS:
         choices = did_you_mean(field, ["display_name", "state", "create_time", "labels.KEY"])
         raise invalid(f"Invalid filter: there is no field {field[:80]!r} to filter by. {choices}")
-    if key in _TIMES:
-        return _time(key, operator, value)
+    if key in TIMES:
+        return at_time(key, operator, value)
     if operator == "=":
         return lambda body: filters.like(body.get(key, ""), value) if "*" in value else body.get(key, "") == value
     if operator == "!=":
@@ -81,11 +81,15 @@ def _label(name: str, operator: str, value: str) -> Predicate:
     raise invalid(f"Invalid filter: labels.{name[:80]} does not support {operator}.")
 
 
-def _time(key: str, operator: str, value: str) -> Predicate:
+def at_time(key: str, operator: str, value: str) -> Predicate:
+    """Return a comparison of a resource's time, which is false where the resource does not have it yet.
+
+    Raises:
+        ApiError: 400, for what is no time in RFC 3339, and for an operator that compares none.
+    """
     wanted, test = _moment(value), filters.COMPARED.get(operator)
     if test is None:
         raise invalid(f"Invalid filter: {key} does not support {operator}.")
-    # A time that is not set yet fits no comparison.
     return lambda body: bool(body.get(key)) and bool(test(_moment(str(body[key])), wanted))
 
 

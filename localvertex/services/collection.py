@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from localvertex import filters
 from localvertex.filters import Compare, Predicate
 from localvertex.http import ApiError, Json, invalid, not_found
 from localvertex.jobs import resources
-from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
+from localvertex.jobs.listing import LANGUAGE, TIMES, answer, at_time, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors, label_problems, name_problems
 from localvertex.runner.result import new_job_id
@@ -272,9 +272,8 @@ class Collection:
         parent = request.get("parent", "")
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
         order = order or ("update_time desc" if self.kind.latest_first else "")
-        found, following = page(
-            self.store, self.kind.plural, parent, text, order, page_size(request), token, parse or predicate
-        )
+        fits = parse or (lambda text: predicate(text, self.kind.known))
+        found, following = page(self.store, self.kind.plural, parent, text, order, page_size(request), token, fits)
         return answer(self.kind.listed or self.kind.plural, [one.body for one in found], following)
 
 
@@ -311,15 +310,25 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
 
 
 def predicate(
-    text: str, contexts: Callable[[str, str], bool] = lambda name, context: False, fields: frozenset[str] = frozenset()
+    text: str, fields: Container[str] = (), relations: Mapping[str, Callable[[str, str], bool]] | None = None
 ) -> Predicate:
-    """Return the predicate of a filter such as `schema_title="system.Run" AND in_context("…")`, over any field or some `fields`."""
+    """Return the predicate of a filter such as `schema_title="system.Run" AND in_context("…")`.
+
+    Args:
+        text: The filter.
+        fields: The fields, in camelCase, that it may compare; any field if there are none.
+        relations: What else it may compare, by name: whether the resource of the first name has to do with that of the second.
+    """
 
     def comparison(node: Compare) -> Predicate:
-        if node.path == ("in_context",):
-            return lambda body: contexts(str(body["name"]), node.value)
-        if fields and camel(node.path[0]) not in fields:
+        key = camel(node.path[0])
+        related = (relations or {}).get(snake(key)) if len(node.path) == 1 else None
+        if related is not None:
+            return lambda body: related(str(body["name"]), node.value)
+        if fields and key not in fields:
             raise invalid(f"Invalid filter: there is no field {node.path[0][:80]!r} to filter by.")
+        if key in TIMES and len(node.path) == 1:
+            return at_time(key, node.operator, node.value)
         return lambda body: _holds(_values(body, node.path), node.operator, node.value)
 
     return filters.predicate(filters.parse(_FUNCTION.sub(r"in_context=\1", text), LANGUAGE), comparison)

@@ -26,11 +26,24 @@ from localvertex.services.router import (
 )
 
 EMPTY_LISTS = {
-    f"{PACKAGE}.EndpointService": ("ListEndpoints",),
-    f"{PACKAGE}.PipelineService": ("ListPipelineJobs",),
-    f"{PACKAGE}.JobService": ("ListNasJobs", "ListBatchPredictionJobs"),
+    f"{PACKAGE}.{service}Service": tuple(f"List{plural}" for plural in plurals)
+    for service, plurals in {
+        "DeploymentResourcePool": ("DeploymentResourcePools",),
+        "Endpoint": ("Endpoints",),
+        "FeatureOnlineStoreAdmin": ("FeatureOnlineStores",),
+        "FeatureRegistry": ("FeatureGroups",),
+        "Featurestore": ("Featurestores",),
+        "GenAiTuning": ("TuningJobs",),
+        "Index": ("Indexes",),
+        "IndexEndpoint": ("IndexEndpoints",),
+        "Job": ("NasJobs", "BatchPredictionJobs", "DataLabelingJobs", "ModelDeploymentMonitoringJobs"),
+        "Notebook": ("NotebookExecutionJobs", "NotebookRuntimeTemplates", "NotebookRuntimes"),
+        "Pipeline": ("PipelineJobs",),
+        "Schedule": ("Schedules",),
+        "SpecialistPool": ("SpecialistPools",),
+    }.items()
 }
-"""Methods by full name of the service."""
+"""Methods by full name of the service: every list of what is directly below a location and never made here."""
 
 
 class Owner(Protocol):
@@ -50,8 +63,8 @@ class JobMethods:
 
     def services(self) -> list[Service]:
         """Return the services; the owners read the requests, and refuse them in the training service's words."""
-        jobs, pipelines, endpoints = (f"{PACKAGE}.{name}Service" for name in ("Job", "Pipeline", "Endpoint"))
-        tables: dict[str, dict[str, Method]] = {jobs: {}, pipelines: {}, endpoints: {}}
+        jobs, pipelines = (f"{PACKAGE}.{name}Service" for name in ("Job", "Pipeline"))
+        tables: dict[str, dict[str, Method]] = {jobs: {}, pipelines: {}}
         for kind, message in MESSAGES.items():
             tables[pipelines if kind == resources.PIPELINES else jobs] |= {
                 f"Create{message}": partial(self.create, kind),
@@ -61,7 +74,7 @@ class JobMethods:
                 f"Cancel{message}": partial(self.cancel, kind),
             }
         for service, names in EMPTY_LISTS.items():
-            tables[service] |= dict.fromkeys(names, _nothing)
+            tables[service] = {**tables.get(service, {}), **dict.fromkeys(names, _nothing)}
         operations: dict[str, Method] = {
             "ListOperations": partial(self.list, OPERATIONS),
             "GetOperation": self.operation,

@@ -113,7 +113,8 @@ class MetadataStores:
 
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])
-        return collection.list(request, lambda text: predicate(text, self._in_context))
+        relations = {"in_context": self._in_context, "child_contexts": self._has_child}
+        return collection.list(request, lambda text: predicate(text, collection.kind.known, relations))
 
     def _update(self, collection: Collection, request: Json) -> Json | Done:
         given = request.get(collection.kind.field) or {}
@@ -256,6 +257,9 @@ class MetadataStores:
 
     def _in_context(self, name: str, context: str) -> bool:
         return name in self._targets(MEMBER, str(numbered(context)))
+
+    def _has_child(self, name: str, context: str) -> bool:
+        return str(numbered(context)) in self._targets(CHILD, name)
 
     def _graph(self, names: Iterable[str]) -> Json:
         """Return a LineageSubgraph: these artifacts and executions, and the events between them."""

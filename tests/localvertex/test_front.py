@@ -80,8 +80,9 @@ def test_an_api_that_is_not_served_says_so(front_client: requests.Session, here:
     answer = front_client.get("https://bigquery.googleapis.com/bigquery/v2/projects/my-project/jobs")
     assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED"
     assert "bigquery.googleapis.com: GET /bigquery/v2/projects/my-project/jobs" in answer.json()["error"]["message"]
-    answer = front_client.get(f"https://{AIPLATFORM}/v1/projects/my-project/locations/us-central1/featurestores")
-    assert answer.status_code == 405 and "FeaturestoreService/ListFeaturestores" in answer.json()["error"]["message"]
+    place = f"https://{AIPLATFORM}/v1/projects/my-project/locations/us-central1"
+    answer = front_client.get(f"{place}/featurestores/f/entityTypes")
+    assert answer.status_code == 405 and "FeaturestoreService/ListEntityTypes" in answer.json()["error"]["message"]
     assert "It serves training: " in answer.json()["error"]["message"]
     noted = server.call(here, "GET", "/v1/made")["noted"]
     assert noted["not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"] == 1

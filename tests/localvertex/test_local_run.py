@@ -266,7 +266,7 @@ requests.get("https://bigquery.googleapis.com/bigquery/v2/asked-by-one")
 requests.get("https://storage.googleapis.com/storage/v1/b/asked-by-one/o")
 client = aiplatform_v1beta1.FeaturestoreServiceClient(client_options={"api_endpoint": "us-central1-aiplatform.googleapis.com"})
 with contextlib.suppress(Exception):
-    client.list_featurestores(parent="projects/p/locations/us-central1")
+    client.list_entity_types(parent="projects/p/locations/us-central1/featurestores/f")
 """
 
 
@@ -280,7 +280,7 @@ def test_what_another_command_asked_for_in_vain_is_not_named(tmp_path: Path) -> 
         done = run(root, "sh", "-c", f"{words} 2>inner", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = (tmp_path / "inner").read_text()
-    assert found.count("asked-by-one") == 3 + 2 and "FeaturestoreService/ListFeaturestores" in found, found
+    assert found.count("asked-by-one") == 3 + 2 and "FeaturestoreService/ListEntityTypes" in found, found
 
 
 SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import Registry
 from localvertex.storage import ObjectStore
+from vertexrig import times
 
 PARENT = "projects/1/locations/us-central1"
 STORE = f"{PARENT}/metadataStores/default"
@@ -60,6 +62,53 @@ def test_what_a_metadata_store_holds(services: Services) -> None:
     assert changed["metadata"] == {} and len(changed["displayName"]) == 128
     with pytest.raises(ApiError, match=r"1\.Field: artifact\.display_name; Message: Display name must be at most 128"):
         services("CreateArtifact", parent=STORE, artifact={"displayName": "a" * 129})
+
+
+@pytest.mark.parametrize(
+    "text, fits",
+    [
+        ('create_time > "{before}"', True),
+        ('create_time < "{before}"', False),
+        ('create_time <= "{after}" AND updateTime >= "{before}"', True),
+        ('create_time = "{same}"', True),
+        ('create_time != "{same}"', False),
+        ('create_time > "yesterday"', None),
+        ('create_time : "{same}"', None),
+        ('made_at > "{before}"', None),
+    ],
+)
+def test_times_in_filters_are_compared_as_times(services: Services, text: str, fits: bool | None) -> None:
+    """A time may be of any zone and without a fraction, in the filter of any collection; text that is no time is refused, as is a field that is none."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    made = services("CreateArtifact", parent=STORE, artifact={"displayName": "a"})
+    services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "a"})
+    created, west = times.parse(made["createTime"]), timezone(timedelta(hours=-4))
+    near = {"before": -timedelta(seconds=5), "same": timedelta(), "after": timedelta(minutes=1)}
+    written = {name: (created + apart).astimezone(west).isoformat() for name, apart in near.items()}
+    for method, parent in (("ListArtifacts", STORE), ("ListTensorboards", PARENT)):
+        if fits is None:
+            with pytest.raises(ApiError, match="^Invalid filter: "):
+                services(method, parent=parent, filter=text.format(**written))
+        elif "same" not in text or method == "ListArtifacts":
+            assert bool(services(method, parent=parent, filter=text.format(**written))) is fits
+
+
+def test_contexts_are_found_by_their_children(services: Services) -> None:
+    """The filter `child_contexts:` has the contexts above another one, and `parent_contexts:` those below."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    above, other, below = (
+        services("CreateContext", parent=STORE, contextId=id_, context={"displayName": id_})["name"]
+        for id_ in ("above", "other", "below")
+    )
+    services("AddContextChildren", context=above, childContexts=[below])
+    for text, found in (
+        (f'child_contexts:"{below}"', [above]),
+        (f'display_name="other" AND child_contexts:"{below}"', []),
+        (f'NOT child_contexts:"{below}" AND NOT parent_contexts:"{above}"', [other]),
+        (f'parent_contexts:"{above}"', [below]),
+    ):
+        answer = services("ListContexts", parent=STORE, filter=text)
+        assert [one["name"] for one in answer.get("contexts", [])] == found
 
 
 def test_an_update_with_an_outdated_etag_is_aborted(services: Services) -> None:

@@ -19,11 +19,13 @@ import pytest
 from google.api_core import exceptions
 from google.protobuf.wrappers_pb2 import StringValue
 
-from localvertex import server
+from localvertex import bindings, server
 from localvertex.jobs.settings import Settings
+from localvertex.services.jobs import EMPTY_LISTS
 from tests.support.jobkit import job, pool
 from tests.support.rpckit import PARENT, client, serving
 from vertexrig import guard
+from vertexrig.spec.api_names import snake
 
 
 @pytest.fixture(scope="module")
@@ -225,15 +227,33 @@ def test_the_port_is_shown(here: server.RunningServer) -> None:
     assert server.env(here)["VERTEXRIG_GRPC"] == f"127.0.0.1:{here.grpc_port}"
 
 
-def test_lists_without_messages_are_read_as_another_list() -> None:
-    """Where a list that is always empty has no messages here, its request has the fields of the one that is read in its place."""
+def test_of_a_list_that_is_always_empty_the_parent_is_read() -> None:
+    """Where such a list has no messages here, its parent is the first field of its request, as it is of the one that is read in its place."""
     from google.cloud import aiplatform_v1
 
-    read = aiplatform_v1.ListCustomJobsRequest.pb().DESCRIPTOR
-    for kind in (aiplatform_v1.ListDatasetsRequest, aiplatform_v1.ListEndpointsRequest):
-        theirs = kind.pb().DESCRIPTOR
-        for number, field in read.fields_by_number.items():
-            assert (field.name, field.type) == (
-                theirs.fields_by_number[number].name,
-                theirs.fields_by_number[number].type,
-            )
+    for name in ("ListOptimalTrials", *(one for names in EMPTY_LISTS.values() for one in names)):
+        fields = getattr(aiplatform_v1, f"{name}Request").pb().DESCRIPTOR.fields_by_number
+        assert (fields[1].name, fields[1].type) == ("parent", fields[1].TYPE_STRING)
+
+
+@pytest.mark.parametrize("service", sorted(EMPTY_LISTS))
+def test_lists_of_what_is_never_made_are_empty(channel: grpc.Channel, here: server.RunningServer, service: str) -> None:
+    """Every such list is empty over gRPC and REST, with whatever filter, order and mask, so that a program that cleans up can go on."""
+    from google.cloud import aiplatform_v1
+
+    name = snake(service.rpartition(".")[2]).lower()
+    for method in EMPTY_LISTS[service]:
+        kind = getattr(aiplatform_v1, f"{method}Request")
+        request = kind(parent=PARENT, page_size=3)
+        for field, value in (
+            ("filter", 'display_name="a"'),
+            ("order_by", "create_time desc"),
+            ("read_mask", {"paths": ["name"]}),
+        ):
+            if field in kind.pb().DESCRIPTOR.fields_by_name:
+                setattr(request, field, value)
+        assert list(getattr(client(channel, name), snake(method).lower())(request=request)) == []
+        (binding,) = bindings.of_service(service)[method]
+        path, _ = binding.rest({"parent": PARENT, "pageSize": 3})
+        answer = httpx.get(f"{here.url}/vertex{path}")
+        assert (answer.status_code, answer.json()) == (200, {})
