@@ -22,6 +22,10 @@ HINTS: tuple[tuple[str, str], ...] = (
         "Hydra takes lr=0.1, not --lr=0.1: write its arguments without dashes",
     ),
     (
+        r"unrecognized arguments: (?:\S*/)?(?:python[0-9.]*|bash|sh) ",
+        "args are given to the image's ENTRYPOINT, and these begin with a program: leave it out, or put it into the container's command",
+    ),
+    (
         r"unrecognized arguments|no such option|Unknown command line flag|arguments are not used by the HfArgumentParser",
         "an argument or a study's parameterId is not a flag of the trainer: `vertexrig check` names the nearest one",
     ),

@@ -99,7 +99,9 @@ def program_of(
     stand_in = image_stand_ins.find(root, pool.image) if local is None else None
     choice = containers.Choice()
     if local is None and (named := _python_named(pool.image, options)):
-        choice = containers.Choice(why=f"local: interpreters: in the project file names {named} in its place")
+        choice = containers.Choice(
+            why=f"local: interpreters: in the project file names {named}, which does not know what the image starts"
+        )
     elif local is None:
         base = stand_in.base if stand_in is not None else ""
         choice = containers.chosen(pool.image, options, root, installer.execute, log, base)

@@ -61,12 +61,15 @@ def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: st
 
 
 def test_an_unknown_argument_in_each_library_s_words() -> None:
-    """Hydra's usage comes before argparse's sentence; HfArgumentParser has one of its own."""
+    """Hydra's usage comes before argparse's sentence; HfArgumentParser has one of its own; a program among the arguments is none of the study's."""
     refused = "task.py: error: unrecognized arguments: --lr=0.1"
     assert "vertexrig check" in hint(f"usage: task.py [-h] [--lr_rate LR_RATE]\n{refused}")
     assert "Hydra takes lr=0.1" in hint(f"usage: task.py [--help] [--hydra-help] [--version]\n{refused}")
     sentence = "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--lr', '0.1']"
     assert "vertexrig check" in hint(sentence)
+    for program in ("python -m trainer.task", "/usr/bin/python3.11 train.py", "bash -c"):
+        assert "the image's ENTRYPOINT" in hint(f"task.py: error: unrecognized arguments: {program} --lr")
+    assert "vertexrig check" in hint("task.py: error: unrecognized arguments: pythonic")
 
 
 def test_a_module_missing_here_or_in_the_image() -> None:

@@ -554,6 +554,10 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
     result, _ = ran(root, other, options=RunOptions(engine="none"))
     assert result.state == "JOB_STATE_FAILED" and result.error is not None
     assert "local: images: in the project file names no folder for it" in result.error.message
+    result, _ = ran(root, other, options=RunOptions(engine="none", interpreters={"*": sys.executable}))
+    assert result.error is not None
+    named = f"names {sys.executable}, which does not know what the image starts, and local: images: in the project file names no"
+    assert named in result.error.message
 
 
 @pytest.mark.parametrize(
