@@ -342,6 +342,8 @@ def _values(body: Any, path: tuple[str, ...]) -> Any:
             continue
         if not isinstance(body, dict):
             return None
+        if part == "struct_value" and part not in body:
+            continue
         body = body.get(part, body.get(camel(part)))
     return body
 

@@ -22,6 +22,8 @@ _UPDATED = frozenset(
 _ID = "[a-z0-9][a-z0-9-]{0,127}"
 MEMBER, CHILD, EVENT = "member", "child", "event"
 """Links: a context and what is in it, a context and one below it, an execution and an artifact that it reads or writes."""
+_ORDERS = {"LAST_UPDATE_TIME": "update_time", "CREATE_TIME": "create_time"}
+"""Times by the names of ML Metadata, which programs order lists by, too."""
 
 
 def _kind(message: str, *, changes: bool = True) -> Kind:
@@ -114,7 +116,10 @@ class MetadataStores:
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])
         relations = {"in_context": self._in_context, "child_contexts": self._has_child}
-        return collection.list(request, lambda text: predicate(text, collection.kind.known, relations))
+        order = re.sub("|".join(_ORDERS), lambda found: _ORDERS[found[0]], str(request.get("orderBy", "")))
+        return collection.list(
+            {**request, "orderBy": order}, lambda text: predicate(text, collection.kind.known, relations)
+        )
 
     def _update(self, collection: Collection, request: Json) -> Json | Done:
         given = request.get(collection.kind.field) or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -91,6 +92,27 @@ def test_times_in_filters_are_compared_as_times(services: Services, text: str, f
                 services(method, parent=parent, filter=text.format(**written))
         elif "same" not in text or method == "ListArtifacts":
             assert bool(services(method, parent=parent, filter=text.format(**written))) is fits
+
+
+def test_artifacts_are_found_by_nested_metadata_and_ordered_by_the_names_of_ml_metadata(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of a Struct in a Struct has `struct_value` in its path; a list may be ordered by LAST_UPDATE_TIME."""
+    ticks = itertools.count()
+    monkeypatch.setattr(times, "now", lambda: times.parse("2026-11-30T00:00:00Z") + timedelta(seconds=next(ticks)))
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    for rate in (0.1, 0.2):
+        fields = {"displayName": str(rate), "metadata": {"search": {"rate": rate}, "struct_value": {"own": rate}}}
+        services("CreateArtifact", parent=STORE, artifact=fields)
+
+    def named(**request: str) -> list[str]:
+        return [one["displayName"] for one in services("ListArtifacts", parent=STORE, **request).get("artifacts", [])]
+
+    assert named(filter="metadata.search.struct_value.rate.number_value > 0.15") == ["0.2"]
+    assert named(filter="metadata.search.rate.number_value < 0.15") == ["0.1"]
+    assert named(filter="metadata.struct_value.own.number_value < 0.15") == ["0.1"]
+    assert named(orderBy="LAST_UPDATE_TIME desc") == ["0.2", "0.1"] == named(orderBy="CREATE_TIME desc, display_name")
+    assert named(orderBy="LAST_UPDATE_TIME") == ["0.1", "0.2"]
 
 
 def test_contexts_are_found_by_their_children(services: Services) -> None:
