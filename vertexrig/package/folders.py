@@ -156,6 +156,8 @@ def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:
 def why_absent(folder: Path, module: str) -> str:
     """Return why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
     parts = module.split(".")
+    if why := why_outside(folder, module):
+        return why
     for root in ("", "src/"):
         stem = root + "/".join(parts)
         if not ((folder / f"{stem}.py").is_file() or any((folder / stem).glob("*.py"))):
@@ -170,3 +172,28 @@ def why_absent(folder: Path, module: str) -> str:
             return f"It is in the folder, but not packaged: add py_modules=['{module}'] to setup(), or move it into a package"
         return "It is in the folder, but not packaged: use packages=find_packages() in setup()"
     return ""
+
+
+def why_outside(folder: Path, module: str) -> str:
+    """Return why a module of the package whose folder is the trainer's own is not in what is packaged; empty for another module."""
+    outer = _outer_package(folder, module.split("."))
+    if outer is None:
+        return ""
+    name = outer.name
+    return (
+        f"The package has the content of {name}/, not {name} itself. Write the project file into {outer.parent}, with "
+        f"trainer: {{path: {name if is_package(outer) else '.'}, module: {name}.MODULE}}"
+    )
+
+
+def _outer_package(folder: Path, parts: list[str]) -> Path | None:
+    """Return the trainer's folder, or a folder above it, if it is the package from which an import takes its module; None otherwise."""
+    place = Path(os.path.abspath(folder))
+    inner = place.joinpath(*parts[1:])
+    if place.name == parts[0] and len(parts) > 1 and (inner.with_suffix(".py").is_file() or any(inner.glob("*.py"))):
+        return place
+    while (place / "__init__.py").is_file():
+        if place.name == parts[0]:
+            return place
+        place = place.parent
+    return None

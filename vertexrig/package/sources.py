@@ -15,7 +15,16 @@ from pathlib import Path, PurePosixPath
 from vertexrig.errors import PackageError
 from vertexrig.files import MIB, is_inside
 from vertexrig.package import layouts
-from vertexrig.package.folders import file_size, files_of, is_package, is_script, module_root, parts_of, read_bytes
+from vertexrig.package.folders import (
+    file_size,
+    files_of,
+    is_package,
+    is_script,
+    module_root,
+    parts_of,
+    read_bytes,
+    why_outside,
+)
 from vertexrig.package.image_modules import distribution_of, is_supplied, normalise
 from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
@@ -364,12 +373,13 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
         top = item.module.split(".")[0]
         if item.kind != "other" or item.caught or is_supplied(top, tf_version):
             continue
+        another = f"If it is another distribution, name it in {REQUIREMENTS}"
         # a folder of that name is there, so a file of it that is missing is more likely than a distribution from PyPI
         if any((root / top).glob("*.py")):
-            raise PackageError(
-                f"{item.where}: imports {item.module}, which is not in the folder {top}/. "
-                f"If it is another distribution, name it in {REQUIREMENTS}"
-            )
+            raise PackageError(f"{item.where}: imports {item.module}, which is not in the folder {top}/. {another}")
+        # a distribution of that name from PyPI would be a stranger's
+        if why := why_outside(root, item.module):
+            raise PackageError(f"{item.where}: imports {item.module}. {why}. {another}")
         distribution = distribution_of(top)
         found.setdefault(distribution, Declared(distribution, item.line, item.file))
     return [found[name] for name in sorted(found)]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.packages import PLAIN, SETUP, refused, small, verified
+from tests.support.packages import PLAIN, SETUP, lay_out, refused, small, verified
 from vertexrig.errors import PackageError
 from vertexrig.package.builder import build
+from vertexrig.package.sources import gather
 from vertexrig.trainer_source.reader import read
 
 # refusals
@@ -101,6 +102,30 @@ def test_a_folder_that_makes_no_package_is_refused_with_the_reason(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     message = refused(small(tmp_path / "f", task, setup=setup, files=files), tmp_path / "out", trusted=True)
     assert not [word for word in words if word not in message], message
+
+
+@pytest.mark.parametrize("init", [True, False])
+@pytest.mark.parametrize("requirements", [None, "numpy\n"])
+def test_a_script_that_imports_the_package_it_lies_in_is_refused(
+    tmp_path: Path, init: bool, requirements: str | None
+) -> None:
+    """The package's own folder is not taken for a distribution of that name, which on PyPI is a stranger's."""
+    files = {"task.py": "import trainer.data\n", "data.py": ""}
+    if init:
+        files["__init__.py"] = ""
+    if requirements:
+        files["requirements.txt"] = requirements
+    folder = lay_out(tmp_path / "trainer", files)
+    message = refused(folder / "task.py", tmp_path / "out", tf_version="2.17")
+    path = "trainer" if init else "."
+    assert f"Write the project file into {tmp_path}, with trainer: {{path: {path}, module: trainer.MODULE}}" in message
+    assert "Add trainer to" not in message
+
+
+def test_a_folder_with_the_name_of_a_library_does_not_hide_the_library(tmp_path: Path) -> None:
+    """A script in a folder named matplotlib may import matplotlib, which its package then requires."""
+    folder = lay_out(tmp_path / "matplotlib", {"plot.py": "import matplotlib.pyplot\n"})
+    assert [one.name for one in gather(folder / "plot.py", "2.17").requirements] == ["matplotlib"]
 
 
 def test_a_package_without_init_is_refused(tmp_path: Path) -> None:
