@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -91,6 +92,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
         if not variables:
             raise UsageError("the local Vertex is not running: start it with `vertexrig local up`")
         environment |= variables
+    _must_be_free(port)
     staged = stage.stage(loaded, loaded.output(stage.FOLDER))
     files.write_text(loaded.output(stage.SERVED), f"http://127.0.0.1:{port}\n", below=loaded.folder)
     streams.note(f"starting the function in {staged.folder}")
@@ -103,6 +105,20 @@ def serve(file: Path | None, port: int, target: str) -> None:
     # In place of this process, not below it: Ctrl-C and SIGTERM reach the server itself. What was printed is flushed
     # before, since the buffer goes with the process.
     os.execve(sys.executable, words, environment)
+
+
+def _must_be_free(port: int) -> None:
+    """Raise UsageError if a program listens on a port of 127.0.0.1."""
+    with socket.socket() as listener:
+        # as the server does: a connection of an earlier server that has not timed out yet does not keep the port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UsageError(
+                f"port {port} of 127.0.0.1 cannot be used: {error.strerror}. Stop the program that uses it, such as an earlier "
+                "`vertexrig function serve`, or choose another port with --port"
+            ) from None
 
 
 @command.command("package", short_help="Upload the packages that triggered runs use.")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import http.client
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support import clouds, functions, tools
+from vertexrig.cli import function
 from vertexrig.trigger import stage
 
 JSON = {"Content-Type": "application/json"}
@@ -59,3 +62,16 @@ def test_it_answers_the_same(tmp_path: Path) -> None:
         finally:
             serve.terminate()
             serve.wait(20)
+
+
+def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the port and --port, and schedules still call the function where it was served before."""
+    clouds.loaded(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it serves"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(function.command, ["serve", f"--port={port}"])
+    assert f"port {port} of 127.0.0.1 cannot be used" in str(done.exception) and "--port" in str(done.exception)
+    assert not (tmp_path / stage.SERVED).exists() and not (tmp_path / stage.FOLDER).exists()
