@@ -292,8 +292,10 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, form
     rows = [row for row in found if str(row["time"]) >= times.rfc3339(first, 3)][:last]
     headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
     result(format_, {"deliveries": rows}, lambda: table(headings, [line for row in rows for line in _delivered(row)]))
+    if not rows and schedule and schedule not in loaded.project.schedules:
+        raise _unknown(schedule, loaded.project.schedules)
     if not rows:
-        streams.note(f"no delivery since {since}")
+        streams.note(f"no delivery since {times.rfc3339(first, 0)}")
 
 
 def _since(text: str) -> datetime:
@@ -312,9 +314,9 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the line of a delivery, and one for each attempt at its candidates."""
     end = row.get("end") or {}
     usd, seconds = end.get("usd"), end.get("seconds")
-    why = end.get("reason") or " ".join(filter(None, (row.get("reason"), row.get("text"))))
+    why = end.get("reason") or ": ".join(filter(None, (row.get("reason"), row.get("text"))))
     yield (
-        str(row["time"])[:19], row.get("schedule", ""), row.get("run", ""), row["decision"], end.get("outcome") or row.get("state", ""),
+        f"{str(row['time'])[:19]}Z", row.get("schedule", ""), row.get("run", ""), row["decision"], end.get("outcome") or row.get("state", ""),
         f"{end['metric']} {end['value']:.4g}" if end.get("metric") else "",
         "" if usd is None else f"${usd:.2f}", "" if seconds is None else str(timedelta(seconds=round(seconds))), why,
     )  # fmt: skip

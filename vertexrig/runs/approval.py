@@ -80,5 +80,7 @@ def text_of(run: Run) -> str:
     """Return what a person has to know to decide, or what was decided, in one line."""
     asked = run.approval
     if "decision" in asked:
-        return f"{asked.get('decision')} by {asked.get('by')} at {asked.get('time')}: {asked.get('text')}"
+        # gcloud may be signed in with no account
+        by = f" by {asked['by']}" if asked.get("by") else ""
+        return f"{asked.get('decision')}{by} at {asked.get('time')}: {asked.get('text')}"
     return f"{asked.get('text')}; {asked.get('model')} waits for approval (vertexrig schedule approve {run.run_id})"

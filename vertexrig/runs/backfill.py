@@ -27,8 +27,10 @@ def due_times(schedule: Schedule, first: datetime, last: datetime, now: datetime
     """Return the due times of a schedule within two times, RFC 3339, the oldest first.
 
     Raises:
-        UsageError: There is none, there are more than MOST, or the last one is to come.
+        UsageError: There is none, there are more than MOST, the last one is to come, or `last` is before `first`.
     """
+    if last < first:
+        raise UsageError(f"--to {times.rfc3339(last, 0)} is before --at {times.rfc3339(first, 0)}: exchange the two")
     if last > now:
         raise UsageError(f"{times.rfc3339(last, 0)} is to come: the schedule itself starts what is due then")
     found: list[str] = []

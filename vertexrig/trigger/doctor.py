@@ -333,7 +333,8 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
         for wrong in status.differences:
             yield Result(f"schedule {status.name}", wrong.severity, wrong.message, wrong.fix)
         if not status.differences:
-            yield Result(f"schedule {status.name}", "ok", f"{status.state.lower()}, next {status.next[:19]}")
+            due = f", next {status.next[:19]}Z" if status.next else ""
+            yield Result(f"schedule {status.name}", "ok", f"{status.state.lower()}{due}")
 
 
 def check_chains(subject: Subject) -> Iterator[Result]:

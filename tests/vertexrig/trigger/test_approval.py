@@ -16,6 +16,7 @@ from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import Notify
+from vertexrig.runs import approval
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.studies import register
@@ -48,6 +49,14 @@ def decide(here: Place, run: str, verb: str = "approve", **headers: str) -> Repl
 
 def aliases(here: Place) -> dict[str, list[str]]:
     return {row["versionId"]: sorted(row["versionAliases"]) for row in here.versions()}
+
+
+@pytest.mark.parametrize(("by", "who"), [("ana@example.com", " by ana@example.com"), ("", "")])
+def test_a_decision_names_the_account_if_there_is_one(by: str, who: str) -> None:
+    """Where gcloud is signed in with no account, a decision says when it was made and names nobody."""
+    decided = {"decision": "approved", "by": by, "time": "2026-11-30T13:42:12Z", "text": "better"}
+    run = Run("id", Key("request", "x"), {}, approval=decided)
+    assert approval.text_of(run) == f"approved{who} at 2026-11-30T13:42:12Z: better"
 
 
 def test_a_better_version_waits_until_it_is_approved(tmp_path: Path) -> None:
@@ -205,6 +214,6 @@ def test_approve_and_roll_back_from_the_terminal(
     kept = store.read(id)
     assert kept is not None and kept.approval["decision"] == "approved"
     assert f"{name}@2: approved" in terminal("schedule", "approve", "nightly")
-    assert "was approved by" in terminal("schedule", "reject", "nightly", code=2)
+    assert "was approved" in terminal("schedule", "reject", "nightly", code=2)
     assert f"from {name}@1 to {name}@2" in terminal("register", "sweep", "--rollback", "2")
     assert "does not say which version it replaced" in terminal("register", "sweep", "--rollback", code=2)

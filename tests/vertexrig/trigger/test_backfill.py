@@ -50,6 +50,11 @@ def test_due_times_are_those_of_the_schedule() -> None:
         ("2026-10-26T03:00:01Z", "2026-10-26T04:00:00Z", "nothing is due"),
         ("2026-10-26T03:00:00Z", "2026-11-02T03:00:00Z", "is to come"),
         ("2020-01-01T00:00:00Z", "2026-10-31T00:00:00Z", "more than 366"),
+        (
+            "2026-10-27T00:00:00Z",
+            "2026-10-26T00:00:00Z",
+            "--to 2026-10-26T00:00:00Z is before --at 2026-10-27T00:00:00Z",
+        ),
     ):
         with pytest.raises(UsageError, match=said):
             backfill.due_times(Schedule(run="x", cron="0 3 * * *"), at(first), at(last), at("2026-11-01T00:00:00Z"))

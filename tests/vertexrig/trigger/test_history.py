@@ -83,3 +83,14 @@ def test_an_end_is_written_once_however_few_are_shown(
     here.ends(name)
     printed(here, monkeypatch, *words)
     assert [row["decision"] for row in here.ended] in ([], ["created"])
+
+
+def test_the_history_of_an_unknown_schedule_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that no delivery has and that is not in the file is a mistake; the nearest schedule is named."""
+    here = Scarce(tmp_path)
+    monkeypatch.setattr(remote, "own", lambda *_: here.store)
+    monkeypatch.setattr(remote, "service", lambda *_: here.vertex)
+    file = f"--file={here.folder}/vertexrig.yaml"
+    done = CliRunner().invoke(schedule.command, ["history", "nihgtly", file])
+    assert "there is no schedule 'nihgtly'. Did you mean 'nightly'?" in str(done.exception)
+    assert CliRunner().invoke(schedule.command, ["history", "nightly", file]).exit_code == 0
