@@ -35,7 +35,7 @@ def convert(text: str, file: str) -> Wanted:
     # an unchanged file is read as text, so that its findings have lines
     document = spec.parse(text, file=file) if data is top and not texts else spec.from_data(data, file=file)
     if any(finding.id == "not-vertex" for finding in document.findings) or not document.data:
-        why = next((f"{one.message}; {one.fix}" for one in document.findings), "it is empty")
+        why = next(("; ".join(filter(None, (one.message, one.fix))) for one in document.findings), "it is empty")
         raise UsageError(f"{file} describes no job: {why}")
     tuning = document.kind == "HyperparameterTuningJob"
     fill_bounds(document.study)

@@ -31,6 +31,14 @@ _BOUNDED = ("/bin/sh", "-c", 'ulimit -d "$0" 2> /dev/null; exec "$@"')
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
 
 
+class SilentError(UsageError):
+    """Git has failed and has not said why."""
+
+
+class NoRevisionError(UsageError):
+    """A repository has no such revision."""
+
+
 def write(folder: Path, revision: str, into: Path) -> Path:
     """Write the files of a revision into an empty folder; return the folder there that is the copy of `folder`.
 
@@ -40,7 +48,7 @@ def write(folder: Path, revision: str, into: Path) -> Path:
     top = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     if revision.startswith("-"):
         raise UsageError(f"{revision} is not a revision")
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    commit = _commit(folder, revision)
     wanted = list(_files(top, commit, revision))
     with tempfile.TemporaryFile() as asked:
         asked.write(b"".join(oid + b"\n" for oid, _ in wanted))
@@ -66,6 +74,17 @@ def write(folder: Path, revision: str, into: Path) -> Path:
                     ) from error
                 stored.read(1)
     return into / folder.resolve().relative_to(top.resolve())
+
+
+def _commit(folder: Path, revision: str) -> str:
+    """Return the id of the commit that a revision names; NoRevisionError if the repository has none of that name."""
+    try:
+        return _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    except SilentError:
+        place = f"the repository of {folder.resolve()}"
+        if revision == "HEAD":
+            raise NoRevisionError(f"{place} has no commit yet: commit the project file first") from None
+        raise NoRevisionError(f"{place} has no commit, branch or tag {revision!r}") from None
 
 
 def _files(top: Path, commit: str, revision: str) -> Iterator[tuple[bytes, str]]:
@@ -167,5 +186,6 @@ def reading(
                 error = f"git needs more than {seconds} s here"
             elif process.returncode < 0:
                 error = f"git was ended by {signal.Signals(-process.returncode).name}"
-            missing = f"git has no {words[-1].partition('^')[0]}"
-            raise UsageError(f"{folder}: {error or missing}")
+            if not error:
+                raise SilentError(f"{folder.resolve()}: git {words[0]} has failed")
+            raise UsageError(f"{folder.resolve()}: {error}")

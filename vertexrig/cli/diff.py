@@ -13,7 +13,7 @@ import click
 
 from vertexrig.bring import revision
 from vertexrig.cli import extras, next_commands, options, output, streams, targets
-from vertexrig.errors import ConfigError, FindingsError, JobFailedError, VertexrigError
+from vertexrig.errors import ConfigError, FindingsError, JobFailedError, UsageError, VertexrigError
 from vertexrig.explain import change
 from vertexrig.explain.change import Change
 from vertexrig.finding import Severity
@@ -88,7 +88,14 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
     """Give the project of a revision while its files exist; a project without jobs if there was none."""
     folder = Path(tempfile.mkdtemp(prefix="vertexrig-"))
     try:
-        here = revision.write(workspace.loaded.folder, rev, folder)
+        try:
+            here = revision.write(workspace.loaded.folder, rev, folder)
+        except revision.NoRevisionError as error:
+            if rev not in workspace.loaded.project.entries:
+                raise
+            raise UsageError(
+                f"{error}. {rev} is a job or sweep: `diff` compares all of them, so leave it out"
+            ) from None
         file, mistakes = here / workspace.loaded.file.name, list[ConfigError]()
         loaded = Loaded(Project(project="", region=""), file, ProjectOrigins(str(file)))
         if file.is_file():

@@ -220,6 +220,12 @@ def test_a_file_for_ai_platform_is_refused(text: str) -> None:
         converted(text)
 
 
+def test_an_empty_file_is_said_to_be_empty() -> None:
+    """The sentence ends where nothing is to be fixed."""
+    with pytest.raises(UsageError, match="job.yaml describes no job: the file is empty; a job spec is a mapping$"):
+        converted("")
+
+
 def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
     """What gcloud's --config takes for both kinds, wrapped by hand or not, renders to itself, with the zeros that JSON leaves out."""
     job = {"workerPoolSpecs": POOLS["gpu"]}

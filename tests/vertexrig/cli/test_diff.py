@@ -64,12 +64,19 @@ def test_templates_and_code_count_too(repository: Path) -> None:
 
 def test_a_revision_that_is_not_there_is_refused(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """An unknown revision, an option in its place and a folder that is in no repository are named."""
-    for rev, said in (("nope", "git has no nope"), ("--output=x", "no such option")):
+    cases = (
+        ("nope", "has no commit, branch or tag 'nope'"),
+        ("one", "one is a job or sweep: `diff` compares all of them"),
+        ("--output=x", "no such option"),
+    )
+    for rev, said in cases:
         done = typed("diff", rev, cwd=repository)
         assert done.exit_code == 2 and said in done.stderr.lower(), done
     outside = tmp_path_factory.mktemp("outside")
     (outside / "vertexrig.yaml").write_text(PROJECT)
     assert "not a git repository" in typed("diff", cwd=outside).stderr
+    git(outside, "init", "-q")
+    assert f"the repository of {outside} has no commit yet" in typed("diff", cwd=outside).stderr
 
 
 def test_a_markdown_comment_calls_nobody_and_breaks_nothing(repository: Path) -> None:
