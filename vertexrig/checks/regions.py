@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vertexrig.catalog import Catalog
 from vertexrig.checks.model import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, Context, Problem, Rule, join
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import REMOVE, Severity, write
@@ -12,19 +13,26 @@ from vertexrig.spec.document import Document, machine_path
 
 
 def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
-    region, regions = context.region, context.catalog.regions
-    if not region or (region in regions and regions[region].gcloud):
-        return
+    region = context.region
+    message, best = why_unknown(region, context.catalog) if region else ("", None)
+    if message:
+        yield Problem("", message, edits=write(best))
+
+
+def why_unknown(region: str, catalog: Catalog) -> tuple[str, str | None]:
+    """Return why a region is none that jobs train in, and the region that is meant, if that is plain; "" for a training region."""
+    regions = catalog.regions
+    if region in regions and regions[region].gcloud:
+        return "", None
     known = [name for name, row in regions.items() if row.gcloud]
     # other clouds write eu-west-1
     area = re.sub(r"^eu(?=-)", "europe", region).partition("-")[0]
     near = [name for name in known if name.partition("-")[0] == area] or known
     best = meant(re.sub(r"^eu(?=-)", "europe", region), near)
     if region in regions:
-        yield Problem("", f"gcloud does not take {region} as a training region", edits=write(best))
-    else:
-        guess = f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
-        yield Problem("", f"{region!r} is not a training region. {guess}", edits=write(best))
+        return f"gcloud does not take {region} as a training region", best
+    guess = f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
+    return f"{region!r} is not a training region. {guess}", best
 
 
 def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool, str, str]]:

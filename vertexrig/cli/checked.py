@@ -166,6 +166,8 @@ class Checker:
             if (names or not mistakes) and (self.given.verbose or not listed):
                 streams.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
             return self._kept(path, text, self._of_project(other, names, mistakes), mistakes)
+        if alone:
+            targets.check_overrides(self.project.overrides, path)
         document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.given.kind))
         # a file that cannot be parsed, such as a template of a Helm chart, is skipped unless it has a key of Vertex AI
         if listed and (any(one.id == "not-vertex" for one in found) or not (document.data or _VERTEX_KEY.search(text))):

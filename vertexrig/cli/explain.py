@@ -43,6 +43,9 @@ def command(
     """
     is_file = options.is_file(target)
     workspace = targets.workspace(project, None if is_file else target, needed=not is_file)
+    targets.check_region(region, workspace.catalog)
+    if is_file:
+        targets.check_overrides(project.overrides, target)
     topology = ""
     if is_file:
         document = spec.parse(files.read_text(target), file=target, kind=targets.kind(kind))

@@ -39,6 +39,7 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
     limits of a new project are shown from the catalog, marked as default.
     """
     workspace = targets.workspace(project, name, needed=True)
+    targets.check_region(region, workspace.catalog)
     service = QuotaService(workspace.loaded.project.project)
     known = known_of(service)
     if not is_reachable(QUOTAS_VARIABLE):

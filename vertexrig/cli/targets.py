@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from vertexrig import files, spec, yamltext
+from vertexrig.catalog import Catalog
+from vertexrig.checks.regions import why_unknown
 from vertexrig.cli import next_commands, streams
 from vertexrig.cli.options import ProjectOptions
 from vertexrig.errors import ConfigError, UsageError
@@ -29,6 +31,24 @@ region_option = click.option(
     metavar="REGION",
     help="Region whose machines, quota and prices apply; by default that of the candidate or the project.",
 )
+
+
+def check_region(region: str | None, catalog: Catalog) -> None:
+    """Raise UsageError if `--region` names no region that jobs train in."""
+    message = why_unknown(region, catalog)[0] if region else ""
+    if message:
+        raise UsageError(f"--region {region}: {message}")
+
+
+def check_overrides(overrides: Sequence[str], file: str) -> None:
+    """Raise UsageError if `--set` changes a job or sweep of the project file, which a file for gcloud is not made from."""
+    for text in overrides:
+        group, _, path = text.partition(".")
+        if group in ("jobs", "sweeps") and path:
+            name = path.partition(".")[0]
+            raise UsageError(
+                f"--set {text} changes {name} of the project file, and {file} stays as it is: change {file}, or name {name} in its place"
+            )
 
 
 def kind(name: str | None) -> spec.Kind | None:
