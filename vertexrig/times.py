@@ -16,7 +16,7 @@ DURATION = r"-?[0-9]{1,12}(?:\.[0-9]{1,9})?s"
 _DURATION = re.compile(DURATION)
 _WRITTEN = (
     r"(?i)P?(?:(\d{1,5})\s*d(?:ays?)?)?\s*T?(?:(\d{1,6})\s*h(?:ours?|rs?)?)?\s*(?:(\d{1,7})\s*m(?:in(?:ute)?s?)?)?\s*"
-    r"(?:(\d{1,9})\s*(?:s(?:ec(?:ond)?s?)?)?)?"
+    r"(?:(\d{1,9})\s*(s(?:ec(?:ond)?s?)?)?)?"
 )
 _NS = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -121,7 +121,11 @@ def meant_seconds(text: str) -> int | None:
     match = re.fullmatch(_WRITTEN, text.strip())
     if match is None or not any(match.groups()):
         return None
-    return sum(int(part) * size for part, size in zip(match.groups("0"), (86_400, 3_600, 60, 1), strict=True))
+    *parts, _ = match.groups("0")
+    # `1h30` is meant as half an hour more, or as half a minute
+    if match[4] and not match[5] and any(match.groups()[:3]):
+        return None
+    return sum(int(part) * size for part, size in zip(parts, (86_400, 3_600, 60, 1), strict=True))
 
 
 def duration(seconds: float) -> str:

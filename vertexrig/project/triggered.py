@@ -201,7 +201,7 @@ def wrong(
 class RetryConfig(Given):
     """How Cloud Scheduler retries a failed delivery."""
 
-    retry_count: int = given("Retries, 0 to 5.", 3)
+    retry_count: int = given("Retries, 0 to 5.", 3, least=0, most=5)
     min_backoff_duration: str = given("Shortest time between two deliveries.", "30s", unit="s")
     max_backoff_duration: str = given("Longest time between two deliveries.", "600s", unit="s")
     max_doublings: int = given("How often the time between deliveries doubles.", 3)
@@ -290,11 +290,13 @@ class Bound(Given):
 class RunLimits(Given):
     """What a caller of the trigger may start."""
 
-    usd_per_run: float | None = given("Most US dollars that one run may cost, as estimated.", None)
-    usd_per_day: float | None = given("Most US dollars that the runs of one day (UTC) may cost, as estimated.", None)
-    trials_per_run: int | None = given("Most trials of one run.", None)
-    trials_per_day: int | None = given("Most trials of the runs of one day (UTC).", None)
-    live_jobs: int | None = given("Most jobs that run or wait at the same time.", None)
+    usd_per_run: float | None = given("Most US dollars that one run may cost, as estimated.", None, least=0)
+    usd_per_day: float | None = given(
+        "Most US dollars that the runs of one day (UTC) may cost, as estimated.", None, least=0
+    )
+    trials_per_run: int | None = given("Most trials of one run.", None, least=0)
+    trials_per_day: int | None = given("Most trials of the runs of one day (UTC).", None, least=0)
+    live_jobs: int | None = given("Most jobs that run or wait at the same time.", None, least=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -129,6 +129,8 @@ def _scalar(hint: type, rules: Mapping[str, Any]) -> Schema:
     found: Schema = {"type": _TYPES[hint]}
     if "least" in rules and hint in (int, float):
         found["minimum"] = rules["least"]
+    if "most" in rules and hint in (int, float):
+        found["maximum"] = rules["most"]
     if hint is not str:
         return _any_of([found, _OR_VARIABLE])
     if "pattern" not in rules:

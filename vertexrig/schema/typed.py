@@ -218,7 +218,7 @@ def field_values(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, 
                 fix = f"write {seconds}s" if seconds is not None else "write seconds and an s, such as 3600s"
                 edits = write(None if seconds is None else f"{seconds}s")
                 raise place.at(key).error(f"{quoted(item)} is not a duration: {fix}", *edits)
-            if known[key].metadata.keys() & {"pattern", "least", "items"}:
+            if known[key].metadata.keys() & {"pattern", "least", "most", "items"}:
                 _check_rules(known[key].metadata, found[key], place.at(key))
     errors.raise_all()
     return found
@@ -238,6 +238,8 @@ def _check_rules(rules: Mapping[str, Any], value: Any, place: Place) -> None:
         raise place.error(f"{quoted(value)} is not {rules['pattern'][1]}")
     elif isinstance(value, (int, float)) and value < rules.get("least", value):
         raise place.error(f"{value} is below {rules['least']}, the smallest number that fits")
+    elif isinstance(value, (int, float)) and value > rules.get("most", value):
+        raise place.error(f"{value} is above {rules['most']}, the largest number that fits")
 
 
 def _mapping_here(value: Any, place: Place) -> Mapping[str, Any]:

@@ -30,7 +30,10 @@ NAME = Form(
 JOB = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 # A name with dots may have 222 characters, one without 63 (Cloud Storage's naming rules): the longer one is let through
 # here.
-BUCKET = Form(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
+BUCKET = Form(
+    r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?",
+    "a bucket such as gs://my-bucket: lowercase letters, digits, -, _ and ., a letter or digit first and last",
+)
 
 
 @lru_cache(10_000)  # a study of 1,000 trials has its few names a million times

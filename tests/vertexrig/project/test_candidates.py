@@ -115,7 +115,7 @@ def test_findings_name_the_candidate() -> None:
 
 
 @pytest.mark.parametrize("key", ["wait", "retry_for"])
-@pytest.mark.parametrize("value", ["1.5h", "soon", "0m", "20"])
+@pytest.mark.parametrize("value", ["1.5h", "soon", "0m", "20", "1h30"])
 def test_a_time_that_says_nothing_is_refused(key: str, value: str) -> None:
     """A duration that nobody can read is no duration without end: of a job, a sweep and a candidate it is refused, with its form."""
     for name in ("train", "sweep"):

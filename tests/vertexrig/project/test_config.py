@@ -72,6 +72,15 @@ WRONG = [
         "project: p\njobs: {c: {}}\nschedules: {n: {run: d, cron: '* * * * *'}}",
         r"schedules.n.run: there is no job or",
     ),
+    (
+        "project: p\njobs: {c: {}}\nschedules: {n: {run: c, cron: '* * * * *', retry_config: {retry_count: 9}}}",
+        r":3: schedules.n.retry_config.retry_count: 9 is above 5, the largest number that fits",
+    ),
+    ("project: p\ntrigger: {budget: {live_jobs: -1}}", r"trigger.budget.live_jobs: -1 is below 0"),
+    (
+        "project: p\nbucket: gs://My-bucket",
+        r"'gs://My-bucket' is not a bucket such as gs://my-bucket: lowercase letters",
+    ),
     ("project: p\nsilence: {a: ' '}", r"silence.a: `silence` needs a reason for each rule"),
     ("[1]", r"the project file is a list"),
     ("a: [", r"vertexrig.yaml:2: not valid YAML"),

@@ -68,9 +68,11 @@ def test_what_the_tool_takes_is_valid(text: str) -> None:
         "local: {allow_hosts: [storage.googleapis.com]}",
         "local: {public_buckets: ['gs://tensorflow']}",
         "schedules: {n: {run: c, cron: '* * * * *', then: [register: {min_gain: -1}]}}",
+        "schedules: {n: {run: c, cron: '* * * * *', retry_config: {retry_count: 6}}}",
+        "trigger: {budget: {usd_per_run: -5}}",
         "sweeps: {s: }",
     ],
 )
 def test_rules_of_values_are_in_it(text: str) -> None:
-    """Choices, required keys, patterns and smallest numbers are held."""
+    """Choices, required keys, patterns, smallest and largest numbers are held."""
     assert not VALIDATOR.is_valid(yamltext.read(f"project: p\n{text}").data)
