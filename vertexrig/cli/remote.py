@@ -9,7 +9,7 @@ from vertexrig.cli import next_commands, streams
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_local
-from vertexrig.errors import JobFailedError, ServiceError, UsageError
+from vertexrig.errors import JobFailedError, ServiceError, UsageError, nearest
 from vertexrig.project import config
 from vertexrig.results.history import History, Record
 from vertexrig.spec import states
@@ -85,8 +85,15 @@ def find(where: WhereOptions, name: str) -> FoundJob:
     loaded = config.load(where.file)
     record = history(loaded).find(name)
     if where.local and record is None:
-        listing = next_commands.line("jobs", "--local", *next_commands.named(where.file))
-        raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
+        file = next_commands.named(where.file)
+        if name in loaded.project.entries:
+            raise UsageError(
+                f"{name} has not been rehearsed yet: `{next_commands.line('rehearse', name, *file)}` does that"
+            )
+        listing = next_commands.line("jobs", "--local", *file)
+        best = nearest(name, loaded.project.entries)
+        near = f". Did you mean {best!r}?" if best else ""
+        raise UsageError(f"this project has no rehearsal {name!r}{near or '.'} `{listing}` lists its rehearsals")
     # numbers and runs are unique, so the service, which may not be reachable, need not be asked
     if record is not None and (where.local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)

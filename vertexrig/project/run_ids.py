@@ -16,6 +16,15 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """A run id that a person may give: one that the tool has made, or one of their own."""
 
 
+_OUTPUTS = frozenset({"model", "checkpoints", "logs"})
+"""Folders of a job's output, which are beside those of the runs where a job writes into the folder that holds them."""
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a person may give this name to a run."""
+    return RUN_ID.fullmatch(name) is not None and name not in _OUTPUTS
+
+
 def new_run_id(now: datetime | None = None) -> str:
     """Return a new run's id: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
@@ -37,7 +46,7 @@ def output_folder(bucket: str, name: str, run_id: str = "") -> str:
 
 def no_such_run(name: str, run_id: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown run, with the newest known ones."""
-    names = sorted({one for one in known if one}, reverse=True)[:10]
+    names = sorted({one for one in known if is_run_id(one)}, reverse=True)[:10]
     return UsageError(
         f"{name} has no run {run_id!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}."
     )

@@ -145,7 +145,7 @@ class View:
                 if fixed
                 else f"{self.name} has no output folder, because the project file has no bucket; runs with names need one"
             )
-        if not run_ids.RUN_ID.fullmatch(run_id):
+        if not run_ids.is_run_id(run_id):
             raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
 
 

@@ -64,9 +64,11 @@ class Rehearsal:
 
     @property
     def model(self) -> Path | None:
-        """Folder of the job's model on this machine, None if there is none."""
+        """Folder of the job's model on this machine, None if there is none; empty only if the job succeeded and saved none."""
         folder = self.output / "model" if self.output is not None else None
-        return folder if folder is not None and folder.is_dir() else None
+        if folder is None or not folder.is_dir() or not (self.succeeded or _has_file(folder)):
+            return None
+        return folder
 
     @property
     def models_empty(self) -> tuple[Path, ...]:
@@ -75,4 +77,8 @@ class Rehearsal:
             return ()
         trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
         folders = [self.output / one / "model" for one in trials] if self.trials else [self.output / "model"]
-        return tuple(one for one in folders if one.is_dir() and not any(path.is_file() for path in one.rglob("*")))
+        return tuple(one for one in folders if one.is_dir() and not _has_file(one))
+
+
+def _has_file(folder: Path) -> bool:
+    return any(path.is_file() for path in folder.rglob("*"))

@@ -231,6 +231,39 @@ def test_a_resumed_run_with_a_name_of_its_own(here: Path) -> None:
     assert found["run"] == "mine" == History(here / ".vertexrig").all()[0].run
 
 
+def test_what_lies_beside_the_runs_is_no_run(here: Path) -> None:
+    """A job of a rendered file writes model, logs and checkpoints into the folder of the runs: none of them is resumed or offered."""
+    for name in ("model", "logs", "checkpoints", "mine"):
+        (here / ".vertexrig/gs/my-bucket/runs/cpu" / name).mkdir(parents=True, exist_ok=True)
+    refused = run("rehearse", "cpu", "--resume", "nope", fails=UsageError)
+    named = str(refused.exception).partition("Its runs: ")[2]
+    assert "mine" in named and not re.search("model|logs|checkpoints", named), refused.exception
+    for words in (("rehearse", "cpu", "--resume", "model"), ("render", "cpu", "--run", "logs")):
+        assert "is not the name of a run" in str(run(*words, fails=UsageError).exception)
+
+
+def test_an_empty_folder_is_no_model_of_a_job_that_did_not_succeed(tmp_path: Path) -> None:
+    """The local Vertex makes the folder before the trainer starts: a cancelled job that has saved nothing has no model."""
+    (tmp_path / "model").mkdir()
+    ended = {state: Rehearsal("cpu", f"JOB_STATE_{state}", "", 1.0, tmp_path) for state in ("CANCELLED", "SUCCEEDED")}
+    assert ended["CANCELLED"].model is None and ended["SUCCEEDED"].model == tmp_path / "model"
+    (tmp_path / "model/part").touch()
+    assert ended["CANCELLED"].model == tmp_path / "model"
+
+
+def test_a_job_that_was_not_rehearsed_yet(here: Path) -> None:
+    """The message has the command that rehearses it; for a mistyped name it has the nearest."""
+    (here / "fresh.yaml").write_text(
+        yaml.safe_dump({**PROJECT, "jobs": {"fresh": PROJECT["jobs"]["cpu"]}, "sweeps": {}})
+    )
+    for name, said in (
+        ("fresh", "fresh --file fresh.yaml` does that"),
+        ("frseh", "no rehearsal 'frseh'. Did you mean 'fresh'?"),
+    ):
+        done = run("report", name, "--local", "--file", "fresh.yaml", fails=UsageError)
+        assert said in str(done.exception)
+
+
 def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
     """Trials that succeed and leave their models' folders empty are said in one row, with the files of the first."""
     done = run("rehearse", "sweep", "--set=args.do=lose", "--trials=2")
