@@ -244,7 +244,7 @@ def _with_options(where: options.WhereOptions, name: str, asked: RegisterOptions
 
 
 def _reported(where: options.WhereOptions, found: remote.FoundJob) -> Mapping[str, float]:
-    """Return the metrics that a job reported through hypertune, or those of the trial that it was promoted from."""
+    """Return the metrics that a rehearsal reported through hypertune, or those of the trial that it was promoted from."""
     if found.record is not None:
         return found.record.metrics
     sweep = found.job.labels.get(PROMOTED_FROM)

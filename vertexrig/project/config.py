@@ -21,7 +21,7 @@ from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import NAME
 from vertexrig.spec.masking import secret_in
-from vertexrig.text import kind_of, quoted
+from vertexrig.text import command_line, kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
@@ -246,6 +246,8 @@ def load(
         UsageError: There is no such file or environment.
     """
     path = find(Path.cwd()) if file is None else file
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name its project file, --file {path / DEFAULT_NAME}")
     found = loads(
         files.read_text(path), file=path, overrides=overrides, target=target, environ=environ, without=without,
         env=environments.selected() if env is None else env,
@@ -271,7 +273,10 @@ def loads(
     if not isinstance(reading.data, (dict, type(None))):
         raise file_place.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
-        raise file_place.error("the project file is empty: `vertexrig init --force` writes one to begin with")
+        named = () if str(file) == DEFAULT_NAME else ("--output", file)
+        raise file_place.error(
+            f"the project file is empty: `{command_line('init', '--force', *named)}` writes one to begin with"
+        )
     if _SPEC & reading.data.keys():
         raise file_place.error(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "

@@ -135,6 +135,15 @@ def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _is_argument(data: Mapping[str, Any], group: str, target: str, name: str) -> bool:
+    """Whether the file gives an argument of this name to a job or sweep, or to a sweep's job."""
+    own = _entries(data, group)[target]
+    job = own.get("job") if group == "sweeps" and isinstance(own, dict) else None
+    entries = [own, _entries(data, "jobs").get(job) if isinstance(job, str) else None]
+    args = [one.get("args") for one in entries if isinstance(one, dict)]
+    return any(isinstance(one, dict) and name in one for one in args)
+
+
 def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
     """Return the full path of an override's key: in the job or sweep `target`, or from the top of the file."""
     if target is not None:
@@ -147,6 +156,8 @@ def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) ->
                 # would be.
                 if parts[0] not in typed.keys(Project):
                     choices = did_you_mean(parts[0], {*keys, *typed.keys(Project)}, most=40)
+                    if len(parts) == 1 and _is_argument(data, group, target, parts[0]):
+                        choices = f"Did you mean 'args.{parts[0]}'?"
                     if parts[0] == target and len(parts) > 1:
                         choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")

@@ -87,8 +87,11 @@ def of_job(
             value = register.summary_value(known(), metric)
         if value is None:
             numbers = [key for key in summary if register.summary_value(summary, key) is not None]
-            has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
-            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value=NUMBER")
+            has = f"it has {', '.join(numbers[:8])}" if numbers else "it has no number"
+            none = f"{uri} has no such file, and Vertex AI keeps no metric of a custom job"
+            raise UsageError(
+                f"summary.json of {name} has no {metric}: {has if summary else none}; give it with --value=NUMBER"
+            )
     return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
 
 

@@ -248,6 +248,24 @@ def test_a_project_file_that_is_not_one_yet(typed: Typed, text: str, message: st
     assert code == 2 and not out and message in err
 
 
+def test_what_is_named_in_place_of_a_project_file(typed: Typed) -> None:
+    """For an empty file of another name, and for a folder, the message has the command that works and harms no other file."""
+    Path("team.yaml").write_text("")
+    Path("team").mkdir()
+    assert "`vertexrig init --force --output team.yaml`" in typed("check", "--file", "team.yaml")[2]
+    assert "team is a folder: name its project file, --file team/vertexrig.yaml" in typed("check", "--file", "team")[2]
+
+
+@pytest.mark.parametrize("name", ["cpu", "tune"])
+def test_an_argument_in_place_of_a_key(typed: Typed, name: str) -> None:
+    """--set with the name of the trainer's argument says where arguments are."""
+    study = "{metrics: {m: MAXIMIZE}, parameters: {x: {double_value_spec: {min_value: 0, max_value: 1}}}}"
+    sweep = f"  tune: {{job: cpu, max_trial_count: 2, parallel_trial_count: 1, study: {study}}}\n"
+    write(f"  cpu: {{machine_type: n1-standard-4, args: {{epochs: 3}}}}\nsweeps:\n{sweep}")
+    code, _, err = typed("check", name, "--set", "epochs=5")
+    assert code == 2 and f"{name} has no key 'epochs'. Did you mean 'args.epochs'?" in err
+
+
 def test_a_job_and_its_sweep_are_both_looked_at(typed: Typed) -> None:
     """What is wrong with a sweep's arguments is told together with what is wrong with its job."""
     sweep = "s: {job: cpu, args: {lr: 1}, over: {lr: [0.1, 0.2]}}"
