@@ -51,8 +51,7 @@ class Alarms:
             keys = {self._key(name): name for name in allowed}
             for key in rows.keys() - keys.keys():
                 del rows[key]
-            # what was due before a tick has seen the schedule may be older than the schedule
-            rows |= {key: self._before(allowed[keys[key]]) for key in keys.keys() - rows.keys()}
+            rows |= {key: self._first(keys[key], allowed[keys[key]]) for key in keys.keys() - rows.keys()}
             for run in self.runs:
                 if kind == OVERDUE or (run.phase == "ended" and run.reason in GOOD):
                     self._settle(rows, run.schedule, run.time)
@@ -72,6 +71,15 @@ class Alarms:
         key = self._key(name) if name in self.schedules else ""
         if key in rows and _number(time) > _number(rows[key]):
             rows[key] = time
+
+    def _first(self, name: str, allowed: str) -> str:
+        """Return the time before which nothing is told of a schedule that no tick has seen yet.
+
+        What was due before this tick may be older than the schedule, unless an open run shows that it has fired.
+        """
+        fired = [_number(run.time) - 1 for run in self.runs if run.schedule == name and run.time]
+        first = min([times.nanoseconds_of(self.now), *fired])
+        return times.rfc3339_ns(max(first, _number(self._before(allowed))), shortest=True)
 
     def _before(self, allowed: str) -> str:
         """Return the time before which what was due has used all the time allowed."""

@@ -72,6 +72,26 @@ def test_a_delivery_that_does_not_come(tmp_path: Path) -> None:
     assert tick(place) == [] and len(told(place)) == 1
 
 
+def test_a_schedule_that_is_new(tmp_path: Path) -> None:
+    """Of a schedule deployed after a due time, while its grace and deadline were not over, nothing is told about that time."""
+    place = place_with(tmp_path, grace="2h", deadline="4h")
+    for time in ("22T03:20", "22T05:10", "22T07:10"):
+        at(place, time)
+        assert tick(place) == []
+    at(place, "23T05:10")
+    assert [row["alarm"] for row in tick(place)] == ["overdue"]
+
+
+def test_a_schedule_that_has_fired_before_its_first_tick(tmp_path: Path) -> None:
+    """The run that is open is watched from its due time on."""
+    place = place_with(tmp_path, grace="2h", deadline="4h")
+    place.fire(at(place, "22T03:00"))
+    at(place, "22T03:20")
+    assert tick(place) == []
+    at(place, "22T07:10")
+    assert [row["alarm"] for row in tick(place)] == ["late"]
+
+
 @pytest.mark.parametrize("what", ["open", "ended", "skipped", "refused"])
 def test_a_delivery_that_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """A run that is open, one that has ended within the hour, and one that was skipped are deliveries; one that was refused is none. Where
