@@ -100,7 +100,11 @@ def main(folder: str, target: str, port: str) -> None:
         limit_concurrency=256,
     )
     server = Server(settings)
-    server.run()
+    try:
+        server.run()
+    except KeyboardInterrupt:  # uvicorn has ended in order, and sends the signal again
+        print("\ninterrupted", file=sys.stderr, flush=True)
+        sys.exit(130)
     if not server.started:  # uvicorn has logged why
         sys.exit(3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -42,7 +43,9 @@ def ask(port: int, case: tuple[str, str, bytes | None, dict[str, str]]) -> tuple
 
 @pytest.mark.whole
 def test_it_answers_the_same(tmp_path: Path) -> None:
-    """Each page, method and body has the status, headers and content that functions-framework gives it, and the guard's own are its own."""
+    """Each page, method and body has the status, headers and content that functions-framework gives it, and the guard's own are its own;
+    Ctrl-C ends it with 130.
+    """
     with clouds.cloud(tmp_path / "cloud") as here:
         loaded = clouds.loaded(tmp_path)
         folder = stage.stage(loaded, tmp_path / "build/peer").folder
@@ -50,7 +53,10 @@ def test_it_answers_the_same(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "vertexrig", "function", "serve", "--port", str(port)]
         env = {**os.environ, **clouds.variables(here), "PYTHONPATH": str(tools.REPOSITORY)}
         with (tmp_path / "serve.log").open("wb") as log:
-            serve = subprocess.Popen(words, cwd=tmp_path, env=env, stdout=log, stderr=log)
+            serve = subprocess.Popen(
+                words, cwd=tmp_path, env=env, stdout=log, stderr=log,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+            )  # fmt: skip
         try:
             functions.opened(port, serve, tmp_path / "serve.log")
             with functions.serving(folder, clouds.variables(here)) as url:
@@ -59,6 +65,10 @@ def test_it_answers_the_same(tmp_path: Path) -> None:
                     assert ask(port, case) == ask(peer, case), case[:2]
             for method, path, body, headers, status in OURS:
                 assert ask(port, (method, path, body, headers))[0] == status
+            serve.send_signal(signal.SIGINT)
+            assert serve.wait(20) == 130
+            said = (tmp_path / "serve.log").read_text()
+            assert said.endswith("\ninterrupted\n") and "Traceback" not in said
         finally:
             serve.terminate()
             serve.wait(20)
