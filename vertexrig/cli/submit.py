@@ -13,7 +13,7 @@ from vertexrig.checks import formats
 from vertexrig.cli import candidates, next_commands, options, remote, show, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
-from vertexrig.cli.watch import lines
+from vertexrig.cli.watch import continuing, lines
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import revision
 from vertexrig.project.run_ids import new_run_id
@@ -105,7 +105,8 @@ def command(
     _notes(name, made, vertex.handle(made.name), project.file)
     result(format_, asdict(made), made.name)
     if watch and (last := vertex.get(made.name)) is not None:
-        last = lines(vertex, last, poll, format_)
+        with continuing(name, vertex.handle(made.name), *next_commands.named(project.file)):
+            last = lines(vertex, last, poll, format_)
         result(format_, {"state": last.state}, "")
         remote.must_have_succeeded(last)
 
@@ -120,7 +121,9 @@ def _submit_candidates(
         streams.note(f"{name}: {request.which_candidate}")
         _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
-        at = candidates.follow(request, poll, format_)
+        handle = request.name if at.made is None else vertex.handle(at.made.name)
+        with continuing(request.name, handle, *next_commands.named(file)):
+            at = candidates.follow(request, poll, format_)
     made = {} if at.made is None else asdict(at.made)
     more = {"candidate": request.candidate, "attempts": request.attempts()}
     result(format_, {**made, **more}, made.get("name", ""))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_reachable
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_local, is_reachable
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.results.study import read, why_no_best
 from vertexrig.studies import report
@@ -65,7 +66,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     streams.note(vertex.console(last.name))
     request = candidates.of_job(workspace, last)
     named = [vertex.handle(last.name), *next_commands.named(file)]
-    try:
+    with continuing(last.display_name, *named):
         if request is not None:
             at = candidates.follow(request, poll, format_)
             if not at.ended:
@@ -76,11 +77,6 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
             last = _live(vertex, last, _cost(workspace), poll, log_lines)
         else:
             last = lines(vertex, last, poll, format_)
-    except KeyboardInterrupt:
-        streams.note(
-            f"\n{last.display_name} continues on Vertex AI; to follow it again:\n{next_commands.line('watch', *named)}"
-        )
-        raise
     if not last.ended:  # the reader of the lines has gone
         return
     attempts = {"attempts": request.attempts()} if request is not None else {}
@@ -93,6 +89,17 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         _after_study(last, named)
     elif PROMOTED_FROM in last.labels and _registers(file, workspace, last, str(named[0])):
         streams.note(f"to add its model to the Model Registry:\n{next_commands.line('register', *named)}")
+
+
+@contextmanager
+def continuing(name: str, *words: object) -> Iterator[None]:
+    """Say, after Ctrl-C, that a job continues, and the `watch` command, with these words, that follows it again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        place = "the local Vertex" if is_local() else "Vertex AI"
+        streams.note(f"\n{name} continues on {place}; to follow it again:\n{next_commands.line('watch', *words)}")
+        raise
 
 
 def _after_study(last: RemoteJob, named: list[object]) -> None:

@@ -41,7 +41,8 @@ class Scheduler:
             with waiting("credentials for Cloud Scheduler"):
                 self.client = scheduler_v1.CloudSchedulerClient(**options)
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
-            raise ServiceError(f"no credentials for Cloud Scheduler: {' '.join(str(error).split())[:300]}") from None
+            text = " ".join(str(error).split())[:300]
+            raise ServiceError(f"no credentials for Cloud Scheduler: {text}", status=401) from None
 
     def list(self) -> list[dict[str, Any]]:
         """Return all jobs there are, ours or not; ServiceError if the service refused or cannot be reached."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ from localvertex.runner import RunOptions
 from tests.support import clouds, made_studies, tools
 from tests.support.jobkit import sdist
 from tests.support.tools import INSTALLED
+from vertexrig import cli
+from vertexrig.cli import watch
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.studies import report
@@ -129,7 +132,7 @@ def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: P
         assert "trial 1 workerpool0-0" in shown.text
         shown.process.send_signal(signal.SIGINT)
         assert shown.ends() == 130
-        assert "continues on Vertex AI; to follow it again:" in shown.text and f"watch {number}" in shown.text
+        assert "continues on the local Vertex; to follow it again:" in shown.text and f"watch {number}" in shown.text
     gate.touch()
     with terminal("watch", number, "--poll=0.3", cwd=tmp_path, env=env) as again:
         assert again.ends() == 0
@@ -204,3 +207,36 @@ def job(state: str) -> RemoteJob:
 
 def fails() -> RemoteJob:
     raise RestError("Vertex AI cannot be reached", status=503)
+
+
+@pytest.mark.parametrize(("variable", "place"), [("http://127.0.0.1:9", "the local Vertex"), ("", "Vertex AI")])
+def test_ctrl_c_says_where_the_job_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, place: str
+) -> None:
+    """A job of the local Vertex is not said to continue on Vertex AI; the command follows it again."""
+    monkeypatch.setattr(watch, "is_local", lambda: bool(variable))
+    with pytest.raises(KeyboardInterrupt), watch.continuing("cpu", "7", "--file", "x.yaml"):
+        raise KeyboardInterrupt
+    said = capsys.readouterr().err
+    assert f"cpu continues on {place}; to follow it again:" in said and "watch 7 --file x.yaml" in said
+
+
+@pytest.mark.parametrize("more", [{}, {"candidates": [{"machine_type": "n1-standard-8"}]}], ids=["alone", "candidates"])
+def test_ctrl_c_while_submit_watches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: dict[str, Any]
+) -> None:
+    """The job was created and goes on, which `submit --watch` says as `watch` does."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vertexrig.cli.submit.lines", interrupted)
+    monkeypatch.setattr("vertexrig.cli.candidates.follow", interrupted)
+    job = {"machine_type": "n1-standard-4", "timeout": "60s", "container": {"image_uri": "gcr.io/a/b"}, **more}
+    clouds.loaded(tmp_path, {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}})
+    monkeypatch.chdir(tmp_path)
+    with clouds.cloud(tmp_path / "cloud") as there:
+        for name, value in server.env(there, project="my-project").items():
+            monkeypatch.setenv(name, value)
+        assert cli.run(["submit", "cpu", "--watch"]) == 130
+    assert "cpu continues on the local Vertex; to follow it again:" in capsys.readouterr().err

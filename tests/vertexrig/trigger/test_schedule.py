@@ -19,6 +19,7 @@ from localvertex import server
 from localvertex.runner import RunOptions
 from tests.support import clouds, functions, tools
 from tests.support.jobkit import sdist
+from vertexrig import cli
 from vertexrig.cloud import cron, rest
 from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
@@ -412,3 +413,21 @@ def test_a_scheduled_run_to_its_end(tmp_path: Path) -> None:
 
 def _logs(folder: Path) -> list[str]:
     return [line for file in (folder / "build").glob("function-*.log") for line in file.read_text().splitlines()]
+
+
+def test_without_credentials_the_message_has_the_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cloud Scheduler's client, which reads them itself, is no exception."""
+
+    def no_credentials(**_: Any) -> None:
+        raise ValueError("no credentials were found")
+
+    monkeypatch.setattr("google.cloud.scheduler_v1.CloudSchedulerClient", no_credentials)
+    clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": {"run": "cpu", "cron": "0 3 * * *"}}})
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["schedule", "pause", "nightly"]) == 3
+    said = capsys.readouterr().err
+    assert (
+        "no credentials for Cloud Scheduler" in said and "Log in with `gcloud auth application-default login`" in said
+    )
