@@ -97,21 +97,26 @@ def find(where: WhereOptions, name: str) -> FoundJob:
     # numbers and runs are unique, so the service, which may not be reachable, need not be asked
     if record is not None and (where.local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
-    vertex = service(loaded)
+    vertex, place = service(loaded), place_of_jobs()
     try:
         job = lookup(vertex, loaded, name)
     except (UsageError, ServiceError) as error:
         if record is None:
             raise
         absent = isinstance(error, UsageError)
-        why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be reached: {error}"
+        why = f"{place} has no job of that name" if absent else f"{place} cannot be reached: {error}"
     else:
         # both times are RFC 3339 in UTC: they compare as text
         if record is None or record.created <= job.created:
             return FoundJob(job, vertex.console(job.name))
-        why = f"newer than job {job.id} on Vertex AI"
+        why = f"newer than job {job.id} on {place}"
     streams.note(f"using the rehearsal {record.run or record.job.id} on this machine ({why})")
     return FoundJob(record.job, record=record)
+
+
+def place_of_jobs() -> str:
+    """Return the service that has the jobs, in words."""
+    return "the local Vertex" if is_local() else "Vertex AI"
 
 
 def lookup(vertex: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
     from vertexrig.cloud.vertex import Vertex
+    from vertexrig.project.config import Loaded
     from vertexrig.runs.submitted import SubmittedRun
     from vertexrig.submit.submission import Submitted
 
@@ -96,33 +99,39 @@ def command(
         return
     # Without --request-id the key is fresh: two calls make two jobs.
     key = fresh_key() if request_id is None else request_key(request_id)
+    handle = partial(_handle, vertex, workspace.loaded)
     if len(every) > 1:
         request = candidates.new_request(every, submitter, key, resume)
-        _submit_candidates(vertex, request, watch, poll, format_, project.file)
+        _submit_candidates(handle, request, watch, poll, format_, project.file)
         return
     candidates.publish_job(workspace, name)
     made = submitter.submit(prepared, key, candidates.digest_of(prepared, resume), resume)
-    _notes(name, made, vertex.handle(made.name), project.file)
+    _notes(name, made, handle(made.name), project.file)
     result(format_, asdict(made), made.name)
     if watch and (last := vertex.get(made.name)) is not None:
-        with continuing(name, vertex.handle(made.name), *next_commands.named(project.file)):
+        with continuing(name, handle(made.name), *next_commands.named(project.file)):
             last = lines(vertex, last, poll, format_)
         result(format_, {"state": last.state}, "")
         remote.must_have_succeeded(last)
 
 
+def _handle(vertex: Vertex, loaded: Loaded, name: str) -> str:
+    """Return what `watch` finds a job by: its number, or its resource name if `--set`, which `watch` does not have, chose another place."""
+    return name if {("region",), ("project",)} & loaded.origins.override_of.keys() else vertex.handle(name)
+
+
 def _submit_candidates(
-    vertex: Vertex, request: SubmittedRun, watch: bool, poll: float, format_: str, file: Path | None
+    handle: Callable[[str], str], request: SubmittedRun, watch: bool, poll: float, format_: str, file: Path | None
 ) -> None:
     """Start a job with candidates; with `watch`, follow its attempts until the request has ended."""
     at = request.advance()
     if at.made is not None:
         name = at.made.run
         streams.note(f"{name}: {request.which_candidate}")
-        _notes(name, at.made, vertex.handle(at.made.name), file)
+        _notes(name, at.made, handle(at.made.name), file)
     if watch:
-        handle = request.name if at.made is None else vertex.handle(at.made.name)
-        with continuing(request.name, handle, *next_commands.named(file)):
+        job = request.name if at.made is None else handle(at.made.name)
+        with continuing(request.name, job, *next_commands.named(file)):
             at = candidates.follow(request, poll, format_)
     made = {} if at.made is None else asdict(at.made)
     more = {"candidate": request.candidate, "attempts": request.attempts()}

@@ -18,7 +18,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_local, is_reachable
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_reachable
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.results.study import read, why_no_best
 from vertexrig.studies import report
@@ -97,7 +97,7 @@ def continuing(name: str, *words: object) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        place = "the local Vertex" if is_local() else "Vertex AI"
+        place = remote.place_of_jobs()
         streams.note(f"\n{name} continues on {place}; to follow it again:\n{next_commands.line('watch', *words)}")
         raise
 

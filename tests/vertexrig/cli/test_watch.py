@@ -27,7 +27,7 @@ from tests.support import clouds, made_studies, tools
 from tests.support.jobkit import sdist
 from tests.support.tools import INSTALLED
 from vertexrig import cli
-from vertexrig.cli import watch
+from vertexrig.cli import remote, watch
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.studies import report
@@ -214,11 +214,24 @@ def test_ctrl_c_says_where_the_job_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, place: str
 ) -> None:
     """A job of the local Vertex is not said to continue on Vertex AI; the command follows it again."""
-    monkeypatch.setattr(watch, "is_local", lambda: bool(variable))
+    monkeypatch.setattr(remote, "is_local", lambda: bool(variable))
     with pytest.raises(KeyboardInterrupt), watch.continuing("cpu", "7", "--file", "x.yaml"):
         raise KeyboardInterrupt
     said = capsys.readouterr().err
     assert f"cpu continues on {place}; to follow it again:" in said and "watch 7 --file x.yaml" in said
+
+
+def submitting(folder: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+    """A project whose job `cpu` needs no package, as the working directory."""
+    job = {"machine_type": "n1-standard-4", "timeout": "60s", "container": {"image_uri": "gcr.io/a/b"}, **more}
+    clouds.loaded(folder, {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}})
+    monkeypatch.chdir(folder)
+
+
+def use(there: server.RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point this process at a local Vertex."""
+    for name, value in server.env(there, project="my-project").items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.parametrize("more", [{}, {"candidates": [{"machine_type": "n1-standard-8"}]}], ids=["alone", "candidates"])
@@ -232,11 +245,23 @@ def test_ctrl_c_while_submit_watches(
 
     monkeypatch.setattr("vertexrig.cli.submit.lines", interrupted)
     monkeypatch.setattr("vertexrig.cli.candidates.follow", interrupted)
-    job = {"machine_type": "n1-standard-4", "timeout": "60s", "container": {"image_uri": "gcr.io/a/b"}, **more}
-    clouds.loaded(tmp_path, {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}})
-    monkeypatch.chdir(tmp_path)
+    submitting(tmp_path, monkeypatch, more)
     with clouds.cloud(tmp_path / "cloud") as there:
-        for name, value in server.env(there, project="my-project").items():
-            monkeypatch.setenv(name, value)
+        use(there, monkeypatch)
         assert cli.run(["submit", "cpu", "--watch"]) == 130
     assert "cpu continues on the local Vertex; to follow it again:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [{}, {"candidates": [{"machine_type": "n1-standard-8"}]}], ids=["alone", "candidates"])
+def test_a_job_that_was_submitted_elsewhere_is_found_by_the_printed_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: dict[str, Any]
+) -> None:
+    """`watch` has no --set: of a job in a region that --set chose, `submit` prints the resource name, of another one the number."""
+    submitting(tmp_path, monkeypatch, more)
+    with clouds.cloud(tmp_path / "cloud") as there:
+        use(there, monkeypatch)
+        for words, form in (((), r"[0-9]+"), (("--set", "region=europe-west4"), r"projects/.*/europe-west4/.*")):
+            cli.run(["submit", "cpu", *words])
+            (job,) = re.findall(r"watch (\S+)$", capsys.readouterr().err, re.MULTILINE)
+            assert re.fullmatch(form, job) and cli.run(["cancel", job]) in (0, 2)
+            assert "there is no job" not in capsys.readouterr().err
