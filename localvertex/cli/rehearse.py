@@ -19,6 +19,7 @@ from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import must_stay, typed, write_text
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.results import attempts
+from vertexrig.results.rehearsal import Rehearsal, all_failed
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
 from vertexrig.text import shown
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from localvertex.jobs.manager import Watcher
     from localvertex.runner import Line
-    from vertexrig.results.rehearsal import Rehearsal
     from vertexrig.workspace import Prepared
 
 MOST_ASTRAY = 3  # files that the message names
@@ -114,13 +114,20 @@ def command(
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
-    if not done.succeeded:
+    nothing = all_failed(done.trials)
+    if not done.succeeded or nothing:
         # Without --quiet, the output and the hint were shown as they came.
         if done.quoted_output and quiet:
             streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
         if done.hint and quiet:
             streams.note(f"hint: {done.hint}")
+    if not done.succeeded:
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+    if nothing:
+        # by max_failed_trial_count the sweep has succeeded, but it is not worth running on Vertex AI
+        count = len(done.trials)
+        streams.note(f"{name} has no result: {f'all {count} trials' if count > 1 else 'its only trial'} failed")
+        return
     if faults.texts:
         streams.note("to run it on Vertex AI, with its candidates:")
         streams.note(workspace.command_line("submit", name, "--watch", for_paste=True), for_paste=True)

@@ -26,7 +26,7 @@ from vertexrig.package import builder
 from vertexrig.project import run_ids
 from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
 from vertexrig.results.history import History, Record
-from vertexrig.results.rehearsal import Rehearsal
+from vertexrig.results.rehearsal import Rehearsal, all_failed
 from vertexrig.results.study import read
 from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.spec.states import ENDED, FAILED
@@ -205,7 +205,10 @@ class Recorder:
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
             self.history.save(self.record(body, metrics=metrics, differences=differences, attempts=attempts))
-        failures = [one for one in results if one.state == FAILED] if job.state == FAILED else []
+        trials = tuple(read(job).table()) if tuning else ()
+        # a sweep whose trials have all failed may succeed, by its max_failed_trial_count
+        broken = job.state == FAILED or all_failed(trials)
+        failures = [one for one in results if one.state == FAILED] if broken else []
         failed = failures[-1] if failures else None  # for a sweep: the last of its trials' jobs that failed
         done = Rehearsal(
             name=self.name,
@@ -220,7 +223,7 @@ class Recorder:
             hint=failed.hint if failed else "",
             differences=differences,
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
-            trials=tuple(read(job).table()) if tuning else (),
+            trials=trials,
             attempts=attempts,
         )
         # `astray` is set last, because `models_empty` needs the fields above.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,11 @@ class Rehearsal:
         trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
         folders = [self.output / one / "model" for one in trials] if self.trials else [self.output / "model"]
         return tuple(one for one in folders if one.is_dir() and not _has_file(one))
+
+
+def all_failed(trials: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a sweep has trials, and none of them has a result, by the rows of their table."""
+    return bool(trials) and all(row["state"] == "INFEASIBLE" for row in trials)
 
 
 def _has_file(folder: Path) -> bool:

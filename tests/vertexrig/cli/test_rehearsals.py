@@ -264,6 +264,15 @@ def test_a_job_that_was_not_rehearsed_yet(here: Path) -> None:
         assert said in str(done.exception)
 
 
+def test_a_sweep_whose_trials_all_fail_says_why(here: Path) -> None:
+    """By max_failed_trial_count the sweep succeeds; the rehearsal shows the traceback of a trial, and no command that runs it on Vertex AI."""
+    words = ("rehearse", "sweep", "--set=args.do=break", "--set=max_failed_trial_count=3", "--trials=2", "--quiet")
+    done = run(*words)
+    assert "state       SUCCEEDED" in done.stdout
+    assert "ValueError: broken on purpose" in done.stderr
+    assert done.stderr.endswith("sweep has no result: all 2 trials failed\n") and "on Vertex AI:" not in done.stderr
+
+
 def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
     """Trials that succeed and leave their models' folders empty are said in one row, with the files of the first."""
     done = run("rehearse", "sweep", "--set=args.do=lose", "--trials=2")
