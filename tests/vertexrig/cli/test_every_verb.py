@@ -379,6 +379,12 @@ def test_help_fits_80_columns(verb: str, capsys: pytest.CaptureFixture[str], mon
         assert (silent, bool(tree[verb].help)) == ([], True)
 
 
+NAMED = frozenset(re.findall(r"`(\w+)`", (tools.REPOSITORY / "docs/json.md").read_text()))
+"""What docs/json.md names in code."""
+BY_TABLE = frozenset({"submit", "explain", "catalog", "local status", "function build"})
+"""Verbs of which docs/json.md names a part: a request's body, what another page lists, and what it calls `more`."""
+
+
 @every_verb
 def test_json_is_one_document(verb: str, row: Row, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     """With --format json stdout is one JSON document: the result when it works, the error with its code when not."""
@@ -390,6 +396,8 @@ def test_json_is_one_document(verb: str, row: Row, stage: Stage, capsys: pytest.
     document = json.loads(out)
     assert code == row.ends, (out, err)
     assert row.keys <= document.keys() and ("error" in document) == bool(code)
+    if verb not in BY_TABLE:
+        assert document.keys() - {"error"} <= NAMED, "docs/json.md does not name it"
 
 
 class _Bytes(io.BytesIO):
