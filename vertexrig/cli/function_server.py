@@ -100,14 +100,14 @@ def main(folder: str, target: str, port: str) -> None:
         limit_concurrency=256,
     )
     server = Server(settings)
-    try:
-        server.run()
-    except KeyboardInterrupt:  # uvicorn has ended in order, and sends the signal again
-        print("\ninterrupted", file=sys.stderr, flush=True)
-        sys.exit(130)
+    server.run()
     if not server.started:  # uvicorn has logged why
         sys.exit(3)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:  # while modules are imported, or sent again by uvicorn, which has ended in order
+        print("\ninterrupted", file=sys.stderr, flush=True)
+        sys.exit(130)

@@ -85,3 +85,20 @@ def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path, mon
         done = CliRunner().invoke(function.command, ["serve", f"--port={port}"])
     assert f"port {port} of 127.0.0.1 cannot be used" in str(done.exception) and "--port" in str(done.exception)
     assert not (tmp_path / stage.SERVED).exists() and not (tmp_path / stage.FOLDER).exists()
+
+
+def test_ctrl_c_while_the_function_is_imported(tmp_path: Path) -> None:
+    """The server's process ends with 130 and without a traceback also before it serves."""
+    (tmp_path / "main.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    words = [
+        sys.executable,
+        str(Path(function.__file__).with_name("function_server.py")),
+        str(tmp_path),
+        "trigger",
+        "0",
+    ]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
