@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vertexrig import files
-from vertexrig.errors import PackageError
+from vertexrig.errors import PackageError, nearest
 from vertexrig.text import quoted
 
 DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml")
@@ -50,6 +50,16 @@ def is_package(path: Path) -> bool:
 def is_bare(path: Path) -> bool:
     """Whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
     return is_script(path) or is_package(path)
+
+
+def absent(path: Path) -> str:
+    """Return the message about a trainer's path at which there is none; it names the nearest folder or script beside it."""
+    try:
+        beside = sorted(one.name for one in path.parent.iterdir() if one.is_dir() or is_script(one))
+    except OSError:
+        beside = []
+    best = nearest(path.name, beside)
+    return f"there is no folder or script {path}" + (f". Did you mean {str(path.parent / best)!r}?" if best else "")
 
 
 def module_root(path: Path) -> Path:

@@ -110,7 +110,7 @@ def identify_image(loaded: Loaded, kind: str) -> ImageId:
     """
     image, folder = describe_image(loaded, kind), loaded.path(loaded.project.trainer.path, "trainer", "path")
     if not folder.is_dir() and not folders.is_bare(folder):
-        raise loaded.error_at(f"there is no folder or script {folder}", "trainer", "path")
+        raise loaded.error_at(folders.absent(folder), "trainer", "path")
     lock = image.lock.read_bytes() if image.locked else b""
     # The base's tag may move to a newer image: only a base that is named by its digest holds the whole image.
     parts = (

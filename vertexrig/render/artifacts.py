@@ -76,7 +76,7 @@ class Artifacts:
 
         folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
         if not folder.is_dir() and not folders.is_bare(folder):
-            raise self.loaded.error_at(f"there is no folder or script {folder}", "trainer", "path")
+            raise self.loaded.error_at(folders.absent(folder), "trainer", "path")
         return folder
 
     def image(self, kind: str) -> str:

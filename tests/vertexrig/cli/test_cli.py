@@ -331,4 +331,7 @@ def test_a_trainer_that_is_not_there_is_said(own: Path, words: tuple[str, ...]) 
     """Whichever way the image is chosen, a wrong trainer.path is the error."""
     (own / "vertexrig.yaml").write_text(OWN.replace("IMAGE:-tf-2.17", "IMAGE:-prebuilt"))
     done = typed("render", *words, "--set", "trainer.path=nope", cwd=own)
-    assert done.exit_code == 2 and "trainer.path: there is no folder or script nope" in done.stderr
+    assert done.exit_code == 2 and "trainer.path: there is no folder or script nope\n" in done.stderr
+    (own / "digits").mkdir()
+    done = typed("render", *words, "--set", "trainer.path=digts", cwd=own)
+    assert "trainer.path: there is no folder or script digts. Did you mean 'digits'?" in done.stderr
