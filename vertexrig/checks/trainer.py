@@ -6,6 +6,7 @@ Where the source is not clear, nothing is found: a false alarm costs more here t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import wraps
@@ -87,13 +88,29 @@ def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Paramet
 
 def unreadable(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
+    newer = _newer_python(trainer) if trainer is not None else ""
     for problem in trainer.problems if trainer is not None else ():
         if problem.code not in {"module", "unnamed"}:
             location = f"{problem.where}: " if problem.where else ""
+            message, fix = f"the trainer: {location}{problem.message}", "correct the trainer"
             severity = None if problem.code == "syntax" else Severity.WARNING
-            yield Problem(
-                _program(document), f"the trainer: {location}{problem.message}", "correct the trainer", severity
-            )
+            if problem.code == "syntax" and newer:
+                severity = Severity.WARNING  # what is an error here may be right there
+                message += (
+                    f". This Python is {_this_python()}, and the image has Python {newer}, which knows more syntax"
+                )
+                fix = f"run vertexrig with Python {newer}, or correct the trainer"
+            yield Problem(_program(document), message, fix, severity)
+
+
+def _this_python() -> str:
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _newer_python(trainer: TrainerSource) -> str:
+    """Return the Python of the trainer's own image, as its base image is named, if it is newer than this one; otherwise ""."""
+    named = re.search(r"\bpython:?-?3\.(\d+)", trainer.base_image)
+    return f"3.{named[1]}" if named is not None and (3, int(named[1])) > sys.version_info[:2] else ""
 
 
 def module_found(document: Document, context: Context) -> Iterator[Problem]:
@@ -399,10 +416,10 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
 
 @of_trainer
 def model_dir_used(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    if trainer.problems or not trainer.environment_complete:
+    if trainer.problems or not trainer.environment_complete or trainer.starts_programs:
         return
-    if trainer.names_bucket or any(_is_output(item) for item in _all_passed(trainer, pools)):
-        return  # it saves elsewhere in Cloud Storage
+    if trainer.saves_elsewhere or any(_is_output(item) for item in _all_passed(trainer, pools)):
+        return  # it saves elsewhere
     if "AIP_MODEL_DIR" not in trainer.environment:
         message = "the trainer never reads AIP_MODEL_DIR: a model saved to a local folder is lost when the job ends"
         path = f"{document.job_path}baseOutputDirectory"

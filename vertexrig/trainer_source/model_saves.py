@@ -17,6 +17,13 @@ _OTHER_SAVERS = frozenset({"Checkpoint", "CheckpointManager", "Saver", "open"})
 _CHIEF = frozenset(
     {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
 )
+_UPLOADS = frozenset(
+    """
+    upload_from_filename upload_from_file upload_from_string upload_many_from_filenames push_to_hub upload_folder
+    log_artifact log_artifacts log_model
+    """.split()
+)
+"""Methods of google-cloud-storage, Hugging Face's Hub, Weights & Biases and MLflow that store a file elsewhere."""
 _INPUT = re.compile(r"data|input|train|valid|eval|test|pattern|csv|images", re.IGNORECASE)
 _MAX_DEPTH = 8
 
@@ -37,8 +44,10 @@ def tells_chief(code: Code) -> bool:
     return any(word in _CHIEF or word.casefold() in {"chief", "master", "is_chief", "task"} for word in words)
 
 
-def remote(code: Code) -> bool:
-    """Whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
+def saves_elsewhere(code: Code) -> bool:
+    """Whether the source uploads something, or names a place in Cloud Storage other than as the default of a flag for what it reads."""
+    if any(last_name(call.node.func) in _UPLOADS for call in code.calls):
+        return True
     read_from = {
         id(part)
         for call in code.callers("add_argument")

@@ -26,8 +26,9 @@ from vertexrig.trainer_source.defects import defects
 from vertexrig.trainer_source.flag_collector import Collector
 from vertexrig.trainer_source.follow import follow_tree
 from vertexrig.trainer_source.metrics import metrics
-from vertexrig.trainer_source.model_saves import remote, saves, tells_chief
+from vertexrig.trainer_source.model_saves import saves, saves_elsewhere, tells_chief
 from vertexrig.trainer_source.modules import Module, full_name, last_name
+from vertexrig.trainer_source.other_programs import starts_programs
 from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.source_tree import Tree, open_tree
 from vertexrig.trainer_source.torch_usage import torch_use, watches_memory
@@ -118,7 +119,8 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         names_gcsfs=names_gcsfs(code, tree),
         watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),
-        names_bucket=remote(code),
+        saves_elsewhere=saves_elsewhere(code),
+        starts_programs=starts_programs(code),
         imports=followed.imports,
         defects=tuple(defects(code, runs, collector)),
         problems=followed.problems,

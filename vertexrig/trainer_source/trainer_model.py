@@ -313,7 +313,8 @@ class TrainerSource:
         lacks_gcsfs: Whether it runs in an image of its own that has no gcsfs.
         watches_memory: Whether the source names /dev/shm.
         tells_chief: Whether the source tells the chief from other workers.
-        names_bucket: Whether the source names a place in Cloud Storage.
+        saves_elsewhere: Whether the source names a place in Cloud Storage, or uploads something.
+        starts_programs: Whether it starts another Python program, which is not read.
         imports: Every import of the modules read.
         defects: Places that would end it after its machine has started, or let it do nothing.
         problems: What could not be read.
@@ -351,7 +352,8 @@ class TrainerSource:
     lacks_gcsfs: bool = False
     watches_memory: bool = False
     tells_chief: bool = False
-    names_bucket: bool = False
+    saves_elsewhere: bool = False
+    starts_programs: bool = False
     imports: tuple[Import, ...] = ()
     defects: tuple[Defect, ...] = ()
     problems: tuple[SourceProblem, ...] = ()
@@ -364,7 +366,8 @@ class TrainerSource:
     @property
     def metrics_complete(self) -> bool:
         """Whether `metrics` names all that the trainer can report."""
-        return not self.problems and all(metric.tag is not None for metric in self.metrics)
+        plain = all(metric.tag is not None for metric in self.metrics)
+        return plain and not self.problems and not self.starts_programs
 
     @property
     def metric_ids(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,22 @@ def test_without_the_trainer_nothing_needs_it() -> None:
     for case in CASES:
         problems = found(rules.RULES, document(STUDY, case.bad))
         assert set(problems) <= {"argument-and-parameter", "trials-share-output"}, case
+
+
+@pytest.mark.parametrize(
+    ("base", "severity"),
+    [
+        ("python:3.99-slim", "warning"),
+        ("registry/uv:python3.99-bookworm", "warning"),
+        ("python:3.9", "error"),
+        ("", "error"),
+    ],
+)
+def test_a_newer_python_of_the_image_may_read_what_this_one_does_not(base: str, severity: str) -> None:
+    """A syntax error is certain unless the trainer's own image has a newer Python than the one that reads it."""
+    trainer = replace(trainer_with("def main(:\n"), base_image=base)
+    ((actual, _, message),) = found(rules.RULES, document(STUDY), context(trainer))["trainer-unreadable"]
+    assert actual == severity and ("the image has Python 3.99" in message) is (severity == "warning")
 
 
 def test_the_module_is_looked_for(tmp_path: Path) -> None:

@@ -82,6 +82,9 @@ REPORT = PLAIN[PLAIN.index("        hypertune.HyperTune") : PLAIN.index("    sav
 BY_CALLBACK = PLAIN.replace(REPORT, "        fit(Reporter())\n").replace("def main", CALLBACK.lstrip() + "def main")
 HYDRA = "import hydra\n@hydra.main(version_base=None)\ndef main(cfg):\n    print(cfg)\nmain()\n"
 
+SILENT = "import argparse, subprocess, sys\nargparse.ArgumentParser().parse_args()\n"
+UPLOAD = "bucket().blob('m').upload_from_filename('m')\n"
+
 CASES = [
     Case("trainer-unreadable", "study", {}, {}, PYTHON, "def main(:\n", PLAIN),
     Case("trainer-module", "study", {}, {}, PYTHON, PLAIN.replace("import argparse", "import argparse, trainer.nothing"), PLAIN),
@@ -147,6 +150,14 @@ CASES = [
     Case("argument-unknown", "study", {ARGS: ["--epoks=$N"]}, {ARGS: ["--epochs=$N"]}, f"{ARGS}[0]", PLAIN, also=("placeholder",)),
     Case("argument-and-parameter", "study", {ARGS: ["--num_units=64"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
     Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory", swapped("AIP_MODEL_DIR", "HOME"), PLAIN),
+    Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory", swapped("AIP_MODEL_DIR", "HOME"),
+         swapped("AIP_MODEL_DIR", "HOME") + UPLOAD),
+    *(Case("metric-unreported", "study", {}, {}, "studySpec.metrics[0].metricId", f"{SILENT}{tool}\n", f"{SILENT}{program}\n")
+      for tool, program in {
+          "subprocess.run(['gsutil', '-m', 'cp', 'a', 'b'])": "line = f'accelerate launch {sys.argv}'\nsubprocess.run(line, shell=True)",
+          "subprocess.run([sys.executable, '-m', 'pip', 'list'])": "subprocess.run([sys.executable, '-m', 'tune.run'])",
+          "subprocess.run(['ls', 'tune.pyc'])": "subprocess.check_call('python tools/tune.py', shell=True)",
+      }.items()),
     Case("model-dir-unset", "study", {"trialJobSpec.baseOutputDirectory": DROP}, {}, "trialJobSpec.baseOutputDirectory", PLAIN),
     Case("early-stopping-reports", "study", {"studySpec.decayCurveStoppingSpec": {}}, {"studySpec.decayCurveStoppingSpec": {}},
          "studySpec.decayCurveStoppingSpec", ONCE, PLAIN),
