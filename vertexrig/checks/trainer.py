@@ -26,6 +26,7 @@ from vertexrig.checks.model import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, C
 from vertexrig.checks.storage import OUTPUT, OUTPUT_KEYS
 from vertexrig.errors import did_you_mean, meant, nearest
 from vertexrig.finding import REMOVE, Edit, Severity, write
+from vertexrig.package.image_modules import is_library
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
 from vertexrig.spec.placeholders import trial_values
@@ -127,11 +128,27 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
         if item.kind == "missing" and not item.caught:
             message = f"{item.where} imports {item.module}, which is not in the trainer"
             yield Problem(_program(document), message, "add the module to the package, or correct the import")
+    yield from _beside(document, context, trainer)
     for defect in trainer.defects:
         if defect.kind == "relative":
             message = f"{defect.where}: `{defect.text}` fails: {defect.nearest} is run outside of any package"
             fix = "write the import without the dot, or run it from its package's folder as PACKAGE.MODULE"
             yield Problem(_program(document), message, fix)
+
+
+def _beside(document: Document, context: Context, trainer: TrainerSource) -> Iterator[Problem]:
+    """Yield imports of a trainer package that name a module of their own package as if it were at the top."""
+    packaged = [pool for pool in trainer_pools(document, trainer) if pool.container is None]
+    if not packaged or any(fit.refusals for _, fit in context.fits()):
+        return  # an image may have the folder on its path; a refusal says it already
+    for item in trainer.imports:
+        top = item.module.split(".")[0]
+        if item.beside and not item.caught and not is_library(top):
+            package = item.beside.rpartition(".")[0]
+            message = f"{item.where} imports {item.module}, and the trainer has only {item.beside}"
+            fix = f"write `from {package} import {top}`, or `from {item.beside} import NAME`"
+            # a requirement may bring a module of that name
+            yield Problem(packaged[0].program_path, message, fix, Severity.WARNING)
 
 
 def _program(document: Document) -> str:

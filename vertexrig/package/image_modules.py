@@ -87,10 +87,20 @@ _UNTIL_3_12 = frozenset("aifc audioop cgi cgitb chunk crypt imghdr mailcap nntpl
 """Modules that newer Pythons left out and the image's 3.10 still has."""
 
 
+_NAMED_LIKE_FILES = frozenset({"evaluate", "config", "metrics", "schedule", "test", "visualize"})
+"""Distributions, and a part of Python, whose modules have names that trainers give to their own files."""
+
+
 def is_supplied(top: str, tf_version: str | None) -> bool:
     """Whether the image brings a top-level module; without a TensorFlow version, whether some prebuilt image does."""
     older = top in _UNTIL_3_11 or top in _UNTIL_3_12
     return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
+
+
+def is_library(top: str) -> bool:
+    """Whether a top-level module is known to be one of some distribution, so that a trainer's file of its name says nothing."""
+    known = {*BRINGS, *IMPORT_NAMES, *_NAMED_LIKE_FILES}.union(*BRINGS.values())
+    return is_supplied(top, None) or top.lower() in declared_modules(known)
 
 
 def distribution_of(top: str) -> str:

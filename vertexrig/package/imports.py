@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
-from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied
+from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_library, is_supplied
 from vertexrig.package.lock_files import locked
 from vertexrig.package.requirements import Requirement
 from vertexrig.package.sources import Sources
@@ -98,12 +98,12 @@ def third_party(
         elif top.lower() in more()[0]:
             declared.add(top)
         # a URL without a name may bring any module, unless the folder itself has one of that name
-        elif not item.caught and unsure and not hint(folder, top):
+        elif not item.caught and unsure and not _own(item, top, folder):
             url = unsure[0]
             warnings.append(
                 f"{place}: imports {top}; it is not known whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) provides it"
             )
-        elif not item.caught and (unknown := more()[1]) and not hint(folder, top):
+        elif not item.caught and (unknown := more()[1]) and not _own(item, top, folder):
             shown = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
             warnings.append(f"{place}: imports {top}; it is not known whether a dependency of {shown} provides it")
         elif not item.caught:
@@ -111,9 +111,17 @@ def third_party(
     return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))
 
 
+def _own(item: Import, top: str, folder: Path) -> str:
+    """Return why an import does not find the module of the trainer that it means, as the end of a message; empty if there is none."""
+    if item.beside and not is_library(top):
+        package = item.beside.rpartition(".")[0]
+        return f", and Python finds it only as {item.beside}. Write `from {package} import {top}`, or `from {item.beside} import NAME`"
+    return hint(folder, top)
+
+
 def _named_nowhere(item: Import, top: str, folder: Path) -> str:
     place = item.where
-    why = hint(folder, top)
+    why = _own(item, top, folder)
     if why:
         return f"{place}: imports {item.module}{why}"
     return (

@@ -159,8 +159,16 @@ def _imports(code: Code, tree: Tree) -> list[Import]:
                 # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
                 kind, name = ("missing", absent) if tree.find(top) else ("other", name)
             caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
-            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
+            beside = _beside(module, top, tree) if kind == "other" and not moved else ""
+            found[Import(name, module.file, item.line, kind, caught, item.at_import, beside)] = None
     return list(found)
+
+
+def _beside(module: Module, top: str, tree: Tree) -> str:
+    """Return the dotted name of the module that stands beside the importing one in its package; empty if there is none."""
+    package = module.name if module.is_package else module.name.rpartition(".")[0]
+    name = f"{package}.{top}"
+    return name if package and tree.find(name) is not None else ""
 
 
 def _absent(code: Code, tree: Tree, item: Imported) -> str:

@@ -173,6 +173,8 @@ class Import(_InFile):
         kind: `stdlib`, `own` (found in the trainer), `missing` (the trainer's own, but not there) or `other`.
         caught: Whether the trainer survives its absence (`try` / `except ImportError`, `if TYPE_CHECKING`).
         at_import: Whether it runs when the entry module is imported, rather than inside a function.
+        beside: Of `other`: the trainer's module of that name in the importing module's own package, such as
+            `trainer.model` for `import model`. Python 2 found that one, Python 3 does not. Empty if there is none.
     """
 
     module: str
@@ -181,6 +183,7 @@ class Import(_InFile):
     kind: str
     caught: bool
     at_import: bool
+    beside: str = ""
 
 
 @dataclass(frozen=True)

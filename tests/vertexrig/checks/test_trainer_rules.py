@@ -165,6 +165,29 @@ def test_values_of_ignored_arguments_are_not_judged() -> None:
     assert found(rules.RULES, document(STUDY, {ARGS: ["train"]}), context(trainer_with(source))) == {}
 
 
+@pytest.mark.parametrize(
+    ("source", "modules", "count"),
+    [
+        ("import model\n", ["model"], 1),
+        ("from model import Net\n", ["model"], 1),
+        ("from trainer import model\n", ["model"], 0),
+        ("import model\n", ["other"], 0),
+        ("try:\n  import model\nexcept ImportError:\n  from trainer import model\n", ["model"], 0),
+        ("import sys\nsys.path.append('/root/trainer')\nimport model\n", ["model"], 0),
+        ("import datasets\nimport evaluate\n", ["datasets", "evaluate"], 0),
+    ],
+)
+def test_an_import_that_finds_a_module_of_its_own_package_only_in_python_2_is_found(
+    source: str, modules: list[str], count: int
+) -> None:
+    """`import model` in trainer/task.py does not find trainer/model.py; a library of that name, or another path, may be meant."""
+    trainer = trainer_with(source, **dict.fromkeys(modules, "x = 1\n"))
+    problems = found(rules.RULES, document(JOB), context(trainer)).get("trainer-module", [])
+    assert [severity for severity, _, _ in problems] == ["warning"] * count
+    wanted = "trainer/task.py:1 imports model, and the trainer has only trainer.model"
+    assert [message for _, _, message in problems] == [wanted] * count
+
+
 def test_a_relative_import_of_a_script_is_found(tmp_path: Path) -> None:
     """`from . import x` in a module that is in no package ends it, unless the trainer catches that."""
     script, fallback = tmp_path / "train.py", "try:\n    from . import data\nexcept ImportError:\n    import data\n"

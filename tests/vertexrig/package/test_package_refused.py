@@ -42,6 +42,12 @@ def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
         ("import matplotlib.pyplot\n", {}, ["trainer/task.py:1", "matplotlib", "requirements.txt"]),
         ("def f():\n    import yaml\n", {}, ["trainer/task.py:2", "Add pyyaml"]),
         ("import tf_keras\n", {}, ["Add tf-keras"]),
+        ("import model\n", {"trainer/model.py": ""}, ["trainer/task.py:1", "`from trainer import model`"]),
+        (
+            "from layers import Dense\n",
+            {"trainer/layers/__init__.py": "", "requirements.txt": "some-unknown-distribution\n"},
+            ["trainer/task.py:1", "only as trainer.layers"],
+        ),
         ("x = undefined\n", {}, ["trainer/task.py:1", "'undefined'", "never defined"]),
         (
             "from trainer.model import Net\n",

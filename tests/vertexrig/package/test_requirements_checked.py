@@ -74,6 +74,16 @@ def test_check_says_what_package_refuses(
     assert refused in said if refused else said == ""
 
 
+def test_the_trainers_own_modules_are_no_requirements(tmp_path: Path) -> None:
+    """Without a requirements.txt, PyPI's distribution of the name of a file beside the importing one, or of src/, is not required;
+    a library is, also where a file has its name.
+    """
+    task = "import model\nimport evaluate\n"
+    files = {"trainer/__init__.py": "", "trainer/task.py": task, "trainer/model.py": "", "trainer/evaluate.py": ""}
+    made = lay_out(tmp_path, {**files, "src/prepare/steps.py": "", "src/prepare/run.py": "import src.prepare.steps\n"})
+    assert [one.name for one in gather(made, "2.17").requirements] == ["evaluate"]
+
+
 UV = """\
 version = 1
 
