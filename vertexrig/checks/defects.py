@@ -16,7 +16,7 @@ _PYTHON = "Python 3.11, run 2026-11-22"
 _ARGPARSE = "Python's argparse, run 2026-11-22"
 _OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
 _DATASETS = ("AIP_DATA_FORMAT", "AIP_TRAINING_DATA_URI", "AIP_VALIDATION_DATA_URI", "AIP_TEST_DATA_URI")
-"""Set for a training pipeline with a managed dataset, which a job's spec does not show."""
+"""Set in the job of a training pipeline with a managed dataset."""
 _SET = frozenset(
     "CLUSTER_SPEC TF_CONFIG CLOUD_ML_JOB_ID CLOUD_ML_PROJECT_ID CLOUD_ML_REGION CLOUD_ML_TRIAL_ID"
     " CLOUD_ML_HP_METRIC_FILE RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT PATH"
@@ -93,7 +93,11 @@ def variable_set(document: Document, context: Context) -> Iterator[Problem]:
         return
     given = {str(item.get("name")) for item in pools[0].env}
     for name, location in sorted(trainer.environment_needed.items()):
-        if name in given or name in _SET or name in _OUTPUTS or name in _DATASETS:
+        if name in given or name in _SET or name in _OUTPUTS:
+            continue
+        if name in _DATASETS:
+            message = f'{location.where} needs os.environ["{name}"], which only a training pipeline with a managed dataset sets'
+            yield Problem(pools[0].program_path, message, "pass the data's URI in args", Severity.WARNING)
             continue
         message = f'{location.where} needs os.environ["{name}"], which neither Vertex AI nor the job sets'
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None

@@ -42,7 +42,8 @@ def _refused(save: Save) -> str:
         return f"ModelCheckpoint refuses a path that does not end in {' or '.join(wanted)}"
     if save.ending.endswith((".keras", ".h5", ".hdf5")):
         return ""
-    return "model.save() refuses save_format" if save.save_format else "model.save() refuses a folder"
+    name = "save_model()" if save.kind == "save_model" else "model.save()"
+    return f"{name} refuses save_format" if save.save_format else f"{name} refuses a folder"
 
 
 def workers_save_together(document: Document, context: Context) -> Iterator[Problem]:
@@ -61,7 +62,7 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
 def gs_path_opened(document: Document, context: Context) -> Iterator[Problem]:
     where: dict[tuple[str, str], list[PathUse]] = {}
     for use, path, given in _in_buckets(document, context):
-        if use.writes:
+        if use.writes and not use.by_gcsfs:
             where.setdefault((path, given), []).append(use)
     fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
     for (path, given), uses in where.items():
@@ -78,7 +79,7 @@ def gs_path_opened(document: Document, context: Context) -> Iterator[Problem]:
 def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
     seen: set[tuple[str, int]] = set()
     for use, path, given in _in_buckets(document, context):
-        if not use.writes and (use.file, use.line) not in seen:
+        if (use.by_gcsfs or not use.writes) and (use.file, use.line) not in seen:
             seen.add((use.file, use.line))
             yield _problem(use, path, given)
 
@@ -136,8 +137,9 @@ def _problem(use: PathUse, path: str, given: str) -> Problem:
     where = f"{use.where}: {use.function}()"
     mounted = "/gcs/BUCKET/…, where the buckets are mounted"
     if use.by_gcsfs:
-        message = f"{where} reads {given} by gcsfs, which the trainer does not require"
-        return Problem(path, message, f"add gcsfs to the trainer's requirements, or read {mounted}")
+        verb = "write" if use.writes else "read"
+        message = f"{where} {verb}s {given} by gcsfs, which the trainer does not require"
+        return Problem(path, message, f"add gcsfs to the trainer's requirements, or {verb} {mounted}")
     message = f"{where} opens a local file, and is given {given}"
     return Problem(path, message, f"read {mounted}, or open it with tf.io.gfile, google-cloud-storage or fsspec")
 
@@ -162,5 +164,5 @@ RULES: tuple[Rule, ...] = (
          join(DISTRIBUTED, PRACTICE), workers_save_together),
     Rule("gs-path-opened", Severity.WARNING, "A gs:// path is not written to as a local path.",
          PRACTICE, gs_path_opened),
-    Rule("gs-path-read", Severity.WARNING, "A gs:// path is read with a library that supports gs://.", _RUN, gs_path_read),
+    Rule("gs-path-read", Severity.WARNING, "A gs:// path is read, and pandas writes to it, with a library that supports gs://.", _RUN, gs_path_read),
 )  # fmt: skip

@@ -39,9 +39,12 @@ _WRITERS = {
 """Functions that write to a path of the machine, and which of their arguments it is."""
 _METHODS = frozenset({"save_model", "save_pretrained"})
 """Methods of XGBoost, LightGBM, CatBoost and Transformers that write to a path of the machine, their first argument."""
+KERAS_SAVE = re.compile(r"(?:tensorflow\.|tf_)?keras(?:\.src)?(?:\.models|\.saving)?\.save_model")
+"""Keras' function that saves a model, by its full names."""
+_HDF5 = (".h5", ".hdf5")
 _KEYWORDS = (
     "file", "name", "path", "filename", "fname", "f", "dst", "filepath_or_buffer", "io", "path_or_buf", "fp", "output_dir",
-    "save_directory",
+    "save_directory", "filepath", "excel_writer",
 )  # fmt: skip
 _LOCAL_READERS = frozenset(
     """
@@ -53,6 +56,10 @@ _LOCAL_READERS = frozenset(
 """Functions that look for a file of the machine whatever the path begins with; the path is their first argument."""
 # not read_parquet, which reads gs:// by pyarrow alone
 _PANDAS = frozenset(f"pandas.read_{what}" for what in ("csv", "table", "json", "pickle", "excel", "feather", "fwf"))
+_FRAME_WRITERS = frozenset(f"to_{what}" for what in ("csv", "json", "pickle", "excel", "feather"))
+"""Methods of a pandas DataFrame; the path is their first argument."""
+_OTHER_FRAMES = frozenset({"polars", "dask", "geopandas", "modin", "pyspark", "cudf"})
+"""Libraries whose data frames have methods of the same names."""
 _BUCKET = "gs://"
 _NAMESPACES = re.compile(r"(?:\w+\.)*(?:args|opts?|options|flags|config|cfg|params|hparams|arguments)", re.IGNORECASE)
 """What a trainer calls the object that holds its flags."""
@@ -69,6 +76,8 @@ Case = tuple[PathOrigin, ...]
 def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
     """Yield calls of functions that know paths of the machine only, or need a library for others, with what the path begins with."""
     own = {node.name for node, _, module in code.each(ast.FunctionDef) if _is_method(node, module)}
+    imported = {item.module.split(".")[0] for module in code.modules for item in module.imports}
+    frames = _FRAME_WRITERS if "pandas" in imported and not imported & _OTHER_FRAMES else frozenset()
     # A trainer that tests how a path begins (`path.startswith("gs://")`) may map the path before it opens it. Such names are not
     # followed: only what is plain at the call itself is certain.
     tested = _tested_names(code)
@@ -78,8 +87,11 @@ def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
         method = last_name(call.node.func) if isinstance(call.node.func, ast.Attribute) else ""
         of_object = method in _METHODS and dotted(call.node.func).partition(".")[0] not in call.module.aliases
         reads = function in _LOCAL_READERS or function in _PANDAS
+        of_frame, hdf5 = method in frames, _saves_hdf5(call, function, code)
+        of_object = of_object or of_frame or hdf5
         known = (of_object and method not in own) or ((reads or function in _WRITERS) and not _shadowed(call))
-        paths = _given_paths(call.node, _WRITERS.get(function, 0)) if known else []
+        position = 1 if hdf5 and KERAS_SAVE.fullmatch(function) else _WRITERS.get(function, 0)
+        paths = _given_paths(call.node, position) if known else []
         used = call.module.parents.get(id(call.node))
         used_as = used.attr if isinstance(used, ast.Attribute) else ""
         if not paths or used_as in _TEXTS_OF_PATH or _for_local_paths(call, paths, code):
@@ -97,9 +109,20 @@ def path_uses(code: Code, flags: Iterable[Flag]) -> Iterator[PathUse]:
                     )
                     # `open` and `Path` are in both tables: in an output folder of the job they are taken to write
                     writes = writes or (function in _WRITERS and all(origin.variable for origin in case))
-                    name = method if of_object else function
+                    name = method if of_object and method else function
                     place = call.module.file, call.node.lineno
-                    yield PathUse(name, case, writes, function in _PANDAS, *place)
+                    yield PathUse(name, case, writes, of_frame or function in _PANDAS, *place)
+
+
+def _saves_hdf5(call: SourceCall, function: str, code: Code) -> bool:
+    """Whether Keras saves a model to one file of HDF5, whose library knows paths of the machine only."""
+    name, by_function = last_name(call.node.func), KERAS_SAVE.fullmatch(function) is not None
+    is_method = name == "save" and isinstance(call.node.func, ast.Attribute)
+    is_callback = name == "ModelCheckpoint" and "save_weights_only" not in call.keywords
+    if not (by_function or is_method or is_callback):
+        return False
+    path = call.argument(1 if by_function else 0, "filepath")
+    return (ending(path, call, code) or "").endswith(_HDF5)
 
 
 _TEXTS_OF_PATH = frozenset({"name", "stem", "suffix", "suffixes", "parts"})
@@ -344,6 +367,37 @@ def variable(node: ast.expr | None) -> str:
     elif isinstance(node, ast.IfExp):
         return found if (found := variable(node.body)) in _texts(node.test) else ""
     return str(name.value) if isinstance(name, ast.Constant) and name.value in _VARIABLES else ""
+
+
+def ending(node: ast.expr | None, call: SourceCall, code: Code) -> str | None:
+    """Return the text a path ends with; "" for a folder from the environment; None where that is not plain."""
+    return _ending(node, call.scope, call, code, 0)
+
+
+def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, depth: int) -> str | None:
+    if node is None or depth > _MAX_DEPTH:
+        return None
+    if variable(node):
+        return ""
+    if isinstance(node, ast.Constant):
+        return plain_text(node)
+    # an f-string ends with its last part; a {value} there leaves the ending open
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return plain_text(node.values[-1])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
+        return _ending(node.right, scope, call, code, depth + 1)
+    if isinstance(node, ast.Call):
+        joins = last_name(node.func) in {"join", "Path", "joinpath", "str"} and node.args
+        return _ending(node.args[-1], scope, call, code, depth + 1) if joins else None
+    values = code.texts(node, scope, call.module) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if values is not None:
+        return values[0] if len(values) == 1 else None
+    name = node.id if isinstance(node, ast.Name) else ""
+    for level in scope.levels():
+        if name in level.names:
+            found = level.names[name]
+            return _ending(found[0], level, call, code, depth + 1) if len(found) == 1 else None
+    return None
 
 
 _SCHEMES = ("gs", "gs:", "gs:/", _BUCKET, "://", "/gcs", "/gcs/")

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from vertexrig.trainer_source.bucket_paths import variable
+from vertexrig.trainer_source.bucket_paths import KERAS_SAVE, ending
 from vertexrig.trainer_source.code import Code
-from vertexrig.trainer_source.modules import Scope, SourceCall, last_name, plain_text
+from vertexrig.trainer_source.modules import SourceCall, full_name, last_name
 from vertexrig.trainer_source.trainer_model import Save
 
 _MODEL = frozenset({"Sequential", "Model", "clone_model", "load_model"})
@@ -25,15 +25,16 @@ _UPLOADS = frozenset(
 )
 """Methods of google-cloud-storage, Hugging Face's Hub, Weights & Biases and MLflow that store a file elsewhere."""
 _INPUT = re.compile(r"data|input|train|valid|eval|test|pattern|csv|images", re.IGNORECASE)
-_MAX_DEPTH = 8
 
 
 def saves(code: Code) -> Iterator[Save]:
-    """Yield every plain call of a Keras model's `save` and of `ModelCheckpoint`."""
+    """Yield every plain call of a Keras model's `save`, of `save_model` and of `ModelCheckpoint`."""
     for call in code.calls:
         name = last_name(call.node.func)
         if name == "save" and isinstance(call.node.func, ast.Attribute) and _is_model(call.node.func.value, call):
             yield _save(call, "save", code)
+        elif KERAS_SAVE.fullmatch(full_name(call.node.func, call.module)):
+            yield _save(call, "save_model", code, position=1)
         elif name == "ModelCheckpoint":
             yield _save(call, "ModelCheckpoint", code)
 
@@ -59,14 +60,14 @@ def saves_elsewhere(code: Code) -> bool:
     return any(text.startswith(("gs://", "/gcs/")) for text, n, _ in code.texts_written if id(n) not in read_from)
 
 
-def _save(call: SourceCall, kind: str, code: Code) -> Save:
+def _save(call: SourceCall, kind: str, code: Code, position: int = 0) -> Save:
     words = call.keywords
     weights = words.get("save_weights_only")
     plain = not any(word.arg is None for word in call.node.keywords)
     known = weights is None or isinstance(weights, ast.Constant)
     return Save(
         kind,
-        _ending(call.argument(0, "filepath"), call.scope, call, code, 0) if plain and known else None,
+        ending(call.argument(position, "filepath"), call, code) if plain and known else None,
         isinstance(weights, ast.Constant) and weights.value is True,
         "save_format" in words,
         call.module.file,
@@ -89,30 +90,3 @@ def _is_model(node: ast.expr, call: SourceCall) -> bool:
             return False
     name = last_name(node).casefold()
     return name == "model" or name.endswith("_model")
-
-
-def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, depth: int) -> str | None:
-    """Return the text a path ends with; "" for a folder from the environment; None where that is not plain."""
-    if node is None or depth > _MAX_DEPTH:
-        return None
-    if variable(node):
-        return ""
-    if isinstance(node, ast.Constant):
-        return plain_text(node)
-    # an f-string ends with its last part; a {value} there leaves the ending open
-    if isinstance(node, ast.JoinedStr) and node.values:
-        return plain_text(node.values[-1])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
-        return _ending(node.right, scope, call, code, depth + 1)
-    if isinstance(node, ast.Call):
-        joins = last_name(node.func) in {"join", "Path", "joinpath", "str"} and node.args
-        return _ending(node.args[-1], scope, call, code, depth + 1) if joins else None
-    values = code.texts(node, scope, call.module) if isinstance(node, (ast.Name, ast.Attribute)) else None
-    if values is not None:
-        return values[0] if len(values) == 1 else None
-    name = node.id if isinstance(node, ast.Name) else ""
-    for level in scope.levels():
-        if name in level.names:
-            found = level.names[name]
-            return _ending(found[0], level, call, code, depth + 1) if len(found) == 1 else None
-    return None

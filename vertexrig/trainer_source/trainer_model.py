@@ -191,7 +191,7 @@ class Save(_InFile):
     """One place where a model is saved.
 
     Args:
-        kind: `save` (of a Keras model) or `ModelCheckpoint`.
+        kind: `save` (of a Keras model), `save_model` or `ModelCheckpoint`.
         ending: What the path ends with; empty for a folder that the environment names, None if that is not plain.
         weights_only: `save_weights_only=True`.
         save_format: Whether `save_format=` is given.
@@ -230,7 +230,7 @@ class PathUse(_InFile):
         function: Its full name, such as `numpy.load`; of a method, the method's.
         origins: What the path may begin with.
         writes: Whether it writes there.
-        by_gcsfs: Whether the function reads gs:// where gcsfs is installed; False: it never does.
+        by_gcsfs: Whether the function knows gs:// where gcsfs is installed; False: it never does.
         file: Where, relative to the trainer's folder.
         line: Its line, counted from 1.
     """

@@ -14,6 +14,7 @@ FLAGS += "args = p.parse_args()\n"
 FROM_FLAG = f"{FLAGS}x = np.load(args.data)\n"
 SORTED_OUT = f"{FLAGS}x = fetch(args.data) if args.data.startswith('gs://') else np.load(args.data)\n"
 CSV = "import pandas as pd\nframe = pd.read_csv('gs://my-bucket/rows.csv')\n"
+TO_CSV = "import pandas as pd\nframe = pd.DataFrame()\nframe.to_csv('gs://my-bucket/rows.csv')\n"
 LOADER = "import os\nimport torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader([1], num_workers={})\n"
 WORKERS = (
     "import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument('--workers', type=int, default={})\n"
@@ -41,6 +42,10 @@ CHOSEN = (
     + "a = p.parse_args()\ndef near(p):\n  os.makedirs(p)\ndef far(p):\n  pass\nif input():\n  far(a.out)\nelse:\n  near(a.out)\n"
 )
 ADDRESS = WRITES + "print(f'saved to gs://{a.out}')\n"
+KERAS = (
+    "import argparse, os\nimport tensorflow as tf\nfrom tensorflow.keras.models import save_model\n"
+    "p = argparse.ArgumentParser()\np.add_argument('--out')\na = p.parse_args()\nmodel = tf.keras.Sequential()\n"
+)
 
 READING = (
     Case("gs-path-opened", "job", {}, {ARGS: ["--out=/gcs/my-bucket/o"]}, PROGRAM, OR_VARIABLE),
@@ -57,6 +62,15 @@ READING = (
     Case("gs-path-read", "job", {ARGS: ["--data=gs://my-bucket/a.npy"]}, {ARGS: ["--data=gs://my-bucket/a.npy"]},
          f"{ARGS}[0]", FROM_FLAG, SORTED_OUT),
     Case("gs-path-read", "job", {}, {}, PROGRAM, CSV, f"import gcsfs\n{CSV}"),
+    Case("gs-path-read", "job", {}, {}, PROGRAM, TO_CSV, TO_CSV.replace("pandas as pd", "polars as pd")),
+    Case("gs-path-read", "job", {}, {}, PROGRAM, TO_CSV, f"{TO_CSV}import gcsfs\n"),
+    *(Case("gs-path-opened", "job", {ARGS: ["--out=gs://my-bucket/o"]}, {ARGS: ["--out=gs://my-bucket/o"]}, OUT,
+           f"{KERAS}{save}\n", f"{KERAS}{save.replace('.h5', '.keras')}\n")
+      for save in (
+          "model.save(os.path.join(a.out, 'model.h5'))", "tf.keras.models.save_model(model, f'{a.out}/model.h5')",
+          "save_model(model, filepath=a.out + '/model.h5')", "name = 'model.h5'\nmodel.save(a.out + name)",
+          "c = tf.keras.callbacks.ModelCheckpoint(a.out + '/{epoch}.h5')",
+      )),
 )  # fmt: skip
 PROCESSES = (
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(0)),

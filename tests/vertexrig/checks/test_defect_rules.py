@@ -116,6 +116,12 @@ def test_a_variable_of_the_trainers_own_is_a_warning() -> None:
     assert rules_of(source) == {"environment-unset": ["warning"]}
 
 
+def test_a_variable_of_a_managed_dataset_is_a_warning() -> None:
+    """A custom job has none of them: a training pipeline with a dataset sets them."""
+    source = swapped(PARSED, f"{PARSED}\n    print(os.environ['AIP_TRAINING_DATA_URI'])")
+    assert rules_of(source) == {"environment-unset": ["warning"]}
+
+
 def test_only_a_name_that_is_like_it_is_proposed() -> None:
     """`rnage` may be `range`; `project_id` is not `object`, nor `location` a part of `__annotations__`."""
     source = PLAIN + "print(rnage, project_id, location)\n"
