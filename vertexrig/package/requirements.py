@@ -30,6 +30,9 @@ _BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
 # The image has its own copy of these. A requirements.txt that was not written for packaging often names them.
 _LEFT_OUT = _BROUGHT + "|keras"
 _LEFT_OUT_ELSEWHERE = r"torch|torchvision|torchaudio|xgboost|jax|jaxlib|numpy"
+_MODULES = {"sklearn": "scikit-learn", "pil": "pillow", "cv2": "opencv-python-headless", "yaml": "pyyaml"}
+"""Modules that are required by their own names, and the distributions that have them. PyPI has nothing of the names that can be
+installed (pip, run 2026-11-30)."""
 FIRST_TF_KERAS = (2, 14)
 """tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
 
@@ -129,6 +132,8 @@ def adjusted(text: str, file: str, line: int, image_tf: tuple[int, int] | None, 
     place = f"{file}:{line}"
     if re.fullmatch(_BROUGHT, name):
         _judge_pin(name, pin, place, image_tf, notes)
+    if name in _MODULES:
+        notes.refusals.append(f"{place}: PyPI has no {match['name']} that pip can install. Write {_MODULES[name]}")
     if name != "tf-keras" or image_tf is None:
         return text
     if image_tf < FIRST_TF_KERAS:
