@@ -18,6 +18,8 @@ _WRAPPERS = frozenset({"Annotated", "Final", "Required", "InitVar"})
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
 _MAKERS = frozenset({"field", "HfArg"})
+_HARMLESS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "Generic", "Protocol"})
+"""Bases that declare no field."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,22 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
         else:
             found.add(full_name(node, module))
     return found
+
+
+def is_whole(cls: ast.ClassDef, module: Module, code: Code) -> bool:
+    """Whether all fields of a class are written in the trainer."""
+    return not base_names(cls, module, code) - _HARMLESS
+
+
+def annotated_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> list[str]:
+    """Return every annotated name of a class, those of the bases written in the trainer first."""
+    names: list[str] = []
+    for base in cls.bases if depth < _MAX_BASES else ():
+        own = owned(base, module, code)
+        if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls:
+            names += annotated_names(own[0], own[1], code, depth + 1)
+    here = [node.target for node in cls.body if isinstance(node, ast.AnnAssign)]
+    return list(dict.fromkeys([*names, *(target.id for target in here if isinstance(target, ast.Name))]))
 
 
 def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> list[SourceField]:

@@ -7,9 +7,11 @@ import builtins
 from collections.abc import Callable
 from dataclasses import replace
 
+from vertexrig.trainer_source.annotations import Kind
 from vertexrig.trainer_source.argparse_commands import Parsers, makes_parser
 from vertexrig.trainer_source.code import Code, owned
 from vertexrig.trainer_source.flag_collector import Collector, commands_of, constant, default_variable, texts_of, truth
+from vertexrig.trainer_source.looped_flags import LoopedFlag, looped_flags
 from vertexrig.trainer_source.modules import (
     FunctionNode,
     Module,
@@ -64,6 +66,12 @@ def _argument(collector: Collector, call: SourceCall, parsers: Parsers) -> None:
         dest = constant(collector, keywords.get("dest"), call)
         groups = [(dest,)] if isinstance(dest, str) else [None]
     names: list[str] = []
+    if looped := looped_flags(call, collector.code) if None in groups else []:
+        declared = {name for flag in collector.flags for name in flag.names}
+        for one in looped:
+            if one.always or one.option not in declared:  # each branch of a loop declares the same names
+                collector.flags.append(_looped_flag(collector, call, one, parsers))
+        return
     for group in groups:
         if group is None:
             collector.skip(call, "the name of this argument is not a plain text")
@@ -76,6 +84,20 @@ def _argument(collector: Collector, call: SourceCall, parsers: Parsers) -> None:
     several = len(groups) == 1 and len(names) > 1
     for options in [[name] for name in names] if several else [names]:
         collector.flags.append(_argparse_flag(collector, call, tuple(options), keywords, parsers))
+
+
+def _looped_flag(collector: Collector, call: SourceCall, one: LoopedFlag, parsers: Parsers) -> Flag:
+    """Return a flag of a loop; what the loop makes of each field is known only where it is plain."""
+    keywords = {name: value for name, value in call.keywords.items() if name in {"required", "type", "action", "nargs"}}
+    flag = _argparse_flag(collector, call, (one.option,), keywords, parsers)
+    if not one.always:  # another branch may declare it otherwise
+        return replace(flag, type=DYNAMIC, takes_float_text=None, action=DYNAMIC, nargs=DYNAMIC, required=False)
+    kind = keywords.get("type")
+    if isinstance(kind, ast.Attribute) and kind.attr == "type":
+        written = one.field.kind if one.field is not None else Kind()
+        plain = written if written.choices is None and not written.many else Kind()
+        return replace(flag, type=plain.type, takes_float_text=plain.takes_float_text)
+    return flag
 
 
 def _argparse_flag(

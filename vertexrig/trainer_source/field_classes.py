@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from vertexrig.trainer_source.annotations import SourceField, base_names, class_fields
+from vertexrig.trainer_source.annotations import SourceField, base_names, class_fields, is_whole
 from vertexrig.trainer_source.code import owned
 from vertexrig.trainer_source.flag_collector import Collector, constant, default_variable, truth
 from vertexrig.trainer_source.modules import Module, SourceCall, full_name, last_name
@@ -17,8 +17,6 @@ from vertexrig.trainer_source.trainer_model import DYNAMIC, Flag
 _PARSERS = frozenset({"transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser"})
 # Methods of these that give back what they do not know, if they are told to.
 _PARSE = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
-# Bases that declare no field.
-_HARMLESS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "Generic", "Protocol"})
 _ENUMS = frozenset({"Enum", "IntEnum", "StrEnum", "Flag"})
 
 
@@ -46,7 +44,7 @@ def _read_call(collector: Collector, call: SourceCall) -> None:
 
 def _class_flags(collector: Collector, cls: ast.ClassDef, module: Module) -> bool:
     """Add the flags of a class; whether they are all written here."""
-    complete = not base_names(cls, module, collector.code) - _HARMLESS
+    complete = is_whole(cls, module, collector.code)
     for field in class_fields(cls, module, collector.code):
         nested = field.kind.nested
         # a field of an enum is one flag with a choice

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
@@ -268,3 +271,82 @@ def test_a_parser_that_stays_in_the_trainer_leaves_nothing_open(tmp_path: Path) 
     (tmp_path / "task.py").write_text(_ARGPARSE + calls + _PARSE)
     assert findings(tmp_path / "task.py", "--lr=1 --units=2") == {}
     assert [name.partition(":")[0] for name in findings(tmp_path / "task.py", "--unitz=2")] == ["argument-unknown"]
+
+
+CONFIG = """\
+import argparse, dataclasses
+from dataclasses import dataclass, field, fields
+
+@dataclass
+class Base:
+    seed: int = 0
+
+@dataclass
+class Config(Base):
+    num_units: int = 64
+    rate: float = 0.1
+    made: str = field(init=False, default="")
+
+parser = argparse.ArgumentParser()
+"""
+LOOPS = {
+    "fields": 'for f in fields(Config):\n    parser.add_argument(f"--{f.name}", type=f.type, default=f.default)\n',
+    "an instance": 'start = Config()\nfor f in dataclasses.fields(start):\n    parser.add_argument("--" + f.name, type=type(getattr(start, f.name)))\n',
+    "branches": """\
+for f in fields(Config):
+    if f.type is int:
+        parser.add_argument(f"--{f.name}", type=int)
+    else:
+        parser.add_argument(f"--{f.name}", type=float)
+""",
+    "annotations": "class Plain:\n    num_units: int = 1\n    made: str\nfor name, kind in Plain.__annotations__.items():\n"
+    '    parser.add_argument(f"--{name}", type=kind)\n',
+    "a mapping": 'for name, value in {"num_units": 64, "made": ""}.items():\n    parser.add_argument(f"--{name}", type=type(value))\n',
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("arg", "rule"),
+    [("--num_units=8", ""), ("--made=1", ""), ("--num-units=8", "argument-unknown"), ("--units=8", "argument-unknown")],
+)
+def test_flags_of_a_loop_over_fields_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str, arg: str, rule: str
+) -> None:
+    """Each field of a class, or key of a mapping, that a loop gives argparse is a flag, and argparse itself says the same."""
+    file = tmp_path / "task.py"
+    file.write_text(f"{CONFIG}{LOOPS[loop]}parser.parse_args()\n")
+    assert [one.split(":")[0] for one in findings(file, arg)] == ([rule] if rule else [])
+    monkeypatch.setattr(sys, "argv", ["task.py", arg])
+    with pytest.raises(SystemExit) if rule else nullcontext():
+        runpy.run_path(str(file))
+
+
+def test_a_flag_of_a_loop_has_the_type_of_its_field(tmp_path: Path) -> None:
+    """`type=f.type` refuses what the field's type does; behind a branch nothing is said of it."""
+    file = tmp_path / "task.py"
+    file.write_text(f"{CONFIG}{LOOPS['fields']}parser.parse_args()\n")
+    assert [one.split(":")[0] for one in findings(file, "--num_units=8.5")] == ["argument-parse"]
+    assert findings(file, "--rate=8.5") == {}
+    file.write_text(f"{CONFIG}{LOOPS['branches']}parser.parse_args()\n")
+    assert findings(file, "--num_units=8.5") == {}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "class Far(somewhere.Config):\n    x: int = 1\nfor f in fields(Far):\n    parser.add_argument(f'--{f.name}')\n",
+        "for f in fields(somewhere.Config):\n    parser.add_argument(f'--{f.name}')\n",
+        "for f in fields(Config):\n    parser.add_argument(f'--{f.name.upper()}')\n",
+        "D = {'a': 1}\nD['b'] = 2\nfor name in D:\n    parser.add_argument(f'--{name}')\n",
+        "D = {'a': 1}\nD.update(b=2)\nfor name in D:\n    parser.add_argument(f'--{name}')\n",
+        "for name in somewhere.NAMES:\n    parser.add_argument(f'--{name}')\n",
+        "class Own:\n    x: int = 1\n    @classmethod\n    def parse(cls):\n        for f in fields(cls):\n            parser.add_argument(f'--{f.name}')\n"
+        "class More(Own):\n    y: int = 1\nMore.parse()\n",
+    ],
+)
+def test_a_loop_over_what_is_not_written_here_is_not_read(tmp_path: Path, loop: str) -> None:
+    """Fields of a class elsewhere, or of one that has more in another class, leave open which flags there are."""
+    file = tmp_path / "task.py"
+    file.write_text(f"{CONFIG}{loop}parser.parse_args()\n")
+    assert [one.split(":")[0] for one in findings(file, "--nothing=1")] == ["flags-unread"]
