@@ -186,9 +186,19 @@ def _layout_of(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
         if layout is not None:
             return files, layout, outside
     raise PackageError(
-        f"the trainer's folder {str(path)!r} has no setup.py, no pyproject.toml and no Python module to package. "
-        "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
+        f"the trainer's folder {str(path)!r} has no setup.py, no pyproject.toml and no Python package or module to package. "
+        + _what_to_put(files)
     )
+
+
+def _what_to_put(files: Iterable[str]) -> str:
+    """Return what makes a trainer's folder a package: the missing `__init__.py` of a folder with modules, or a module."""
+    below = (PurePosixPath(name.removeprefix("src/")).parts for name in files if name.endswith(".py"))
+    folders = dict.fromkeys(parts[0] for parts in below if len(parts) > 1)
+    if not folders:
+        return "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
+    shown = ", ".join(f"{folder}/" for folder in list(folders)[:3])
+    return f"Add an empty __init__.py to the folder of the module that the job runs ({shown})"
 
 
 def _files_of_script(path: Path) -> dict[str, Path]:

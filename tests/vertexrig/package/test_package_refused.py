@@ -23,6 +23,8 @@ def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no setup.py" in refused(empty, out) and "trainer/task.py" in refused(empty, out)
+    bare = lay_out(tmp_path / "bare", {"trainer/task.py": "x = 1\n", "src/vision/task.py": "x = 1\n"})
+    assert "Add an empty __init__.py" in refused(bare, out) and "(vision/, trainer/)" in refused(bare, out)
     (empty / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     assert "without a package or module" in refused(empty, out)
     (empty / "pyproject.toml").write_text("[project\n")
