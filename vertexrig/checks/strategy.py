@@ -267,6 +267,29 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
     return None
 
 
+def names_there(document: Document, context: Context) -> Iterator[Problem]:
+    trainer = context.trainer
+    if trainer is None or not trainer.old_names:
+        return
+    for pool in trainer_pools(document, trainer):
+        version = _tensorflow(pool, context)
+        old = [name for name in trainer.old_names if version is not None and version[:2] >= name.ended]
+        if not old or version is None:
+            continue
+        first = next((name for name in old if name.certain), old[0])
+        others = list(dict.fromkeys(name.text for name in old if name.text != first.text))
+        also = f". It also lacks {', '.join(others[:3])}{', …' if len(others) > 3 else ''}" if others else ""
+        release, ended = (".".join(map(str, one)) for one in (version, first.ended))
+        message = f"{first.where}: TensorFlow {release} has no {first.text}, which {ended} removed{also}"
+        fix = (
+            "use what replaced it, or tf.compat.v1"
+            if first.ended == (2, 0)
+            else "use Keras, or an image with TensorFlow 2.15"
+        )
+        yield Problem(pool.program_path, message, fix, None if first.certain else Severity.WARNING)
+        return
+
+
 def joined_workers(document: Document, context: Context) -> TrainingCluster | None:
     """Return the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
     cluster = clustered(document, context)
@@ -297,5 +320,7 @@ RULES: tuple[Rule, ...] = (
          join(DISTRIBUTED, WALKTHROUGH), idle_gpus),
     Rule("strategy-argument", _E, "The strategy that args name fits the cluster.",
          join(DISTRIBUTED, WALKTHROUGH), strategy_argument),
+    Rule("tensorflow-names", _E, "Every name of TensorFlow that the trainer uses is in the image's release.",
+         "TensorFlow 2.21, run 2026-11-30", names_there),
     Rule("keras-3-workers", _E, "A trainer with several workers uses Keras 2.", join(_KERAS, PRACTICE), keras_3),
 )  # fmt: skip

@@ -31,6 +31,7 @@ from vertexrig.trainer_source.modules import Module, full_name, last_name
 from vertexrig.trainer_source.other_programs import starts_programs
 from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.source_tree import Tree, open_tree
+from vertexrig.trainer_source.tensorflow_names import old_names
 from vertexrig.trainer_source.torch_usage import torch_use, watches_memory
 from vertexrig.trainer_source.trainer_model import SourceProblem, TrainerSource
 
@@ -112,6 +113,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment=environment,
         environment_needed=runs.needed(),
         environment_complete=complete,
+        old_names=tuple(old_names(code, runs)),
         saves=tuple(saves(code)),
         torch=torch_use(code, runs, collector.flags),
         mounts=tuple(mounts(code)),

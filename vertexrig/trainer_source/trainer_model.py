@@ -208,6 +208,25 @@ class Save(_InFile):
 
 
 @dataclass(frozen=True)
+class OldName(_InFile):
+    """One use of a name that newer releases of TensorFlow do not have.
+
+    Args:
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+        text: The name, such as `tf.placeholder`.
+        ended: The first release without it.
+        certain: Whether every run comes there.
+    """
+
+    file: str
+    line: int
+    text: str
+    ended: tuple[int, int]
+    certain: bool
+
+
+@dataclass(frozen=True)
 class PathOrigin:
     """What a path begins with: one of these.
 
@@ -308,6 +327,7 @@ class TrainerSource:
         environment: Names of environment variables named in the source (`AIP_MODEL_DIR`, ...), with a place.
         environment_needed: Any variables whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
+        old_names: Uses of names that newer releases of TensorFlow do not have.
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
         mounts: Texts that start gcsfuse.
@@ -347,6 +367,7 @@ class TrainerSource:
     environment: dict[str, SourcePlace] = field(default_factory=dict)
     environment_needed: dict[str, SourcePlace] = field(default_factory=dict)
     environment_complete: bool = True
+    old_names: tuple[OldName, ...] = ()
     saves: tuple[Save, ...] = ()
     torch: TorchUse = field(default_factory=TorchUse)
     mounts: tuple[SourcePlace, ...] = ()

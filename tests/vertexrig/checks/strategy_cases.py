@@ -47,7 +47,19 @@ LEGACY = makes(
 PYTHON = f"{POOLS}[0].pythonPackageSpec"
 OLD_IMAGE = IMAGE.replace("2-17", "2-15")
 
+TF = "import tensorflow as tf\n"
+
 CASES = [
+    Case("tensorflow-names", "job", {}, {}, PYTHON, f"{TF}x = tf.placeholder(tf.float32)\n",
+         f"{TF}x = tf.compat.v1.placeholder(tf.float32)\n"),
+    Case("tensorflow-names", "job", {}, {}, PYTHON, "import tensorflow.contrib.layers as layers\n",
+         "try:\n  import tensorflow.contrib.layers\nexcept ImportError:\n  pass\n"),
+    Case("tensorflow-names", "job", {}, {}, PYTHON, "from tensorflow import set_random_seed\n", "from tensorflow import random\n"),
+    Case("tensorflow-names", "job", {}, {f"{PYTHON}.executorImageUri": OLD_IMAGE}, PYTHON, f"{TF}c = tf.estimator.RunConfig()\n"),
+    Case("tensorflow-names", "job", {}, {}, PYTHON, f"{TF}def run():\n  return tf.Session()\n",
+         f"{TF}def run():\n  return tf.Session() if tf.__version__ < '2' else None\n", severity="warning"),
+    Case("tensorflow-names", "job", {}, {}, PYTHON, f"{TF}tf.train.Saver()\n", "import mine as tf\ntf.train.Saver()\n"),
+    Case("tensorflow-names", "job", {}, {}, PYTHON, f"{TF}tf.app.run()\n", f"{TF}tf = tf.v1()\ntf.app.run()\n"),
     Case("strategy-replicas", "job", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, EVERY),
     Case("strategy-replicas", "job", MULTI, {}, f"{POOLS}[1]", PLAIN),
     Case("strategy-replicas", "job", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, "import horovod.tensorflow\n" + MIRRORED),
