@@ -222,7 +222,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
     # the server counts what an earlier try of this test asked, too
     program = f"notebook-{secrets.token_hex(4)}"
     agent = {"user-agent": f"{program}/1.0 {IMG}"}
-    missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
+    missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/featurestores/f/entityTypes"
     assert http.get(missing, headers=agent).status_code == http.get(missing, headers=agent).status_code == 405
     channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
     client = job_client(channel)
@@ -236,7 +236,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
         unserved = page.locator("[data-part=unserved] tbody tr")
         rest = unserved.filter(has_text=program)
         rest.wait_for()
-        name = "google.cloud.aiplatform.v1.JobService.ListDataLabelingJobs"
+        name = "google.cloud.aiplatform.v1.FeaturestoreService.ListEntityTypes"
         assert rest.inner_text().split("\t") == [name, f"{program} 1.0", "REST", "2"]
         unserved.filter(has_text="google.cloud.aiplatform.v1.Nowhere.Missing").filter(has_text="gRPC").wait_for()
         assert re.search(r"\d not served", page.inner_text("nav"))

@@ -645,7 +645,7 @@ def test_a_custom_image_is_the_engines_unless_a_python_is_named(
     work = container("example.com/a:1", "true")
     result, _ = ran(root, work, options=RunOptions(interpreters={"*": python}, engine="podman"))
     assert result.error is not None and bool(images) is asked
-    assert (f"names {python} in its place" in result.error.message) is not asked
+    assert (f"names {python}, which does not know" in result.error.message) is not asked
     assert ("start Docker or podman" in result.error.message) is asked
 
 

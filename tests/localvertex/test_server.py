@@ -229,7 +229,7 @@ def test_a_path_that_no_method_has(api: Api, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "featurestores"), ("POST", "endpoints"), ("GET", "/vertex/v1beta1/projects/p/locations/l/newer"),
+    ("method", "path"), [("GET", "featurestores/f/entityTypes"), ("POST", "endpoints"), ("GET", "/vertex/v1beta1/projects/p/locations/l/newer"),
                          ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/cmekConfig")]
 )  # fmt: skip
 def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -> None:
