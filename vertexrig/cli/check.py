@@ -25,6 +25,7 @@ from vertexrig.cli.find_files import find_files
 from vertexrig.cli.tables import table
 from vertexrig.errors import ConfigError, ConfigErrors, FindingsError, UsageError
 from vertexrig.finding import Severity
+from vertexrig.project.config import STAGED_FOLDER
 from vertexrig.spec.masking import masked
 
 _CHUNK = 25  # files that a process checks at a time
@@ -89,7 +90,9 @@ def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: Che
     run = _Report(given, checker, baseline)
     if names or not wanted:
         run.add(run.drawn(checker.named(names or None, mistakes)))
-    found = find_files(paths, settings.exclude, home, listed=given.skip_others)
+    # the copy of the project file there has no trainer beside it
+    staged = [f"/{STAGED_FOLDER}/"] if (home / STAGED_FOLDER).is_dir() else []
+    found = find_files(paths, [*settings.exclude, *staged], home, listed=given.skip_others)
     for each in _check_files(found, run.drawn, checker, given.jobs, len(wanted) == 1):
         run.add(each)
     run.end()

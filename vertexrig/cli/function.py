@@ -62,7 +62,7 @@ def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
         from vertexrig.trigger import schedules  # 60 ms
 
         schedules.check(loaded)
-    return stage.stage(loaded, output or loaded.output(stage.FOLDER))
+    return stage.stage(loaded, output or loaded.output(config.STAGED_FOLDER))
 
 
 @command.command("serve", short_help="Build the function and serve it on this machine.")
@@ -93,7 +93,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
             raise UsageError("the local Vertex is not running: start it with `vertexrig local up`")
         environment |= variables
     _must_be_free(port)
-    staged = stage.stage(loaded, loaded.output(stage.FOLDER))
+    staged = stage.stage(loaded, loaded.output(config.STAGED_FOLDER))
     files.write_text(loaded.output(stage.SERVED), f"http://127.0.0.1:{port}\n", below=loaded.folder)
     streams.note(f"starting the function in {staged.folder}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud. Nor the
@@ -279,12 +279,12 @@ def remove(file: Path | None, format_: str) -> None:
 
     The bucket, the images, the enabled services and the accounts that the project file names are not deleted.
     """
-    from vertexrig.trigger import deploy, schedules, stage
+    from vertexrig.trigger import deploy, schedules
 
     loaded = remote.load(file, deployed=True)
     names = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
     jobs = [schedules.job_id(loaded, name) for name in names]
-    steps = deploy.removal(loaded, loaded.output(stage.FOLDER), jobs)
+    steps = deploy.removal(loaded, loaded.output(config.STAGED_FOLDER), jobs)
     rows = [{"why": step.why, "command": step.line} for step in steps]
     result(format_, {"steps": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))
 

@@ -32,6 +32,8 @@ STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 PACKAGES_FOLDER = "build/packages"
 """Where the trainer's packages are built, beside the project file."""
+STAGED_FOLDER = "build/function"
+"""Where the function is built, with a copy of the project file, beside the project file."""
 TEMPLATE_SUFFIX = ".yaml.j2"
 """Suffix of template files."""
 

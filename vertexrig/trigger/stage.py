@@ -23,7 +23,6 @@ from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import built_in_templates
 from vertexrig.trigger.app import REVISION
 
-FOLDER = "build/function"
 SERVED = f"{STATE_FOLDER}/function"
 """File with the URL at which `function serve` served the function last."""
 PORT = 8080

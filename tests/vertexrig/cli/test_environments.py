@@ -12,7 +12,7 @@ import yaml
 
 from tests.support import clouds, functions
 from tests.support.tools import typed
-from vertexrig.trigger import stage
+from vertexrig.project import config
 
 DATA = {
     **{key: value for key, value in clouds.PROJECT.items() if key not in ("project", "bucket")},
@@ -132,7 +132,9 @@ def test_the_function_staged_for_prod_serves_prod(folder: Path, monkeypatch: pyt
     assert "PROD_LABEL=none" in done.stdout and "my-dev" not in done.stdout and "DEV_LABEL" not in done.stdout
     with clouds.cloud(folder / "cloud") as here:
         clouds.point_at(here, function="prod")
-        with functions.serving(folder / stage.FOLDER, {**clouds.variables(here), "VERTEXRIG_ENV": "dev"}) as url:
+        with functions.serving(
+            folder / config.STAGED_FOLDER, {**clouds.variables(here), "VERTEXRIG_ENV": "dev"}
+        ) as url:
             about = requests.get(url, timeout=20).json()
             assert about["project"] == "my-project"
             answer = requests.post(url, json={"run": "cpu"}, timeout=20)
@@ -143,7 +145,6 @@ def test_the_function_staged_for_prod_serves_prod(folder: Path, monkeypatch: pyt
 def test_the_url_is_written_into_the_environment(folder: Path) -> None:
     """What `function deploy --run` learns stays in the environment that was deployed."""
     from vertexrig.cli.function import _keep_uri
-    from vertexrig.project import config
 
     loaded = config.load(folder / "vertexrig.yaml", env="prod")
     assert _keep_uri(loaded, "https://prod.run.app")

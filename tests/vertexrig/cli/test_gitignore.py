@@ -72,6 +72,21 @@ def test_what_a_project_excludes_begins_at_its_folder(pattern: str, left: set[st
     assert checked(home, *listed, "--skip-others") == left
 
 
+def test_what_function_build_wrote_is_not_checked(tmp_path: Path) -> None:
+    """The copy of the project file has no trainer beside it: a folder, a pattern and a hook leave it out."""
+    text = "project: my-project\nbucket: gs://my-bucket\ntrainer: {path: pkg, module: task}\njobs: {cpu: {topology: cpu}}\n"
+    (tmp_path / "vertexrig.yaml").write_text(text)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/task.py").write_text("")
+    (tmp_path / "job.yaml").write_text(JOB)
+    assert typed("function", "build", cwd=tmp_path).exit_code == 0
+    staged = "build/function/vertexrig.yaml"
+    for words in ((".",), ("**/*.yaml",), ("job.yaml", staged, "--skip-others")):
+        found = {name.removeprefix("./") for name in checked(tmp_path, *words)}
+        assert "job.yaml" in found <= {"job.yaml", "vertexrig.yaml"}
+    assert "trainer.path" in typed("check", staged, cwd=tmp_path).stderr
+
+
 def test_a_hook_s_own_repository_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables that git sets for a hook do not change what is ignored."""
     (tmp_path / ".gitignore").write_text("old.yaml\n")

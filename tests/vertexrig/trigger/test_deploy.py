@@ -375,7 +375,7 @@ def test_only_code(tmp_path: Path, keys: dict[str, Any]) -> None:
     printed = tools.typed("function", "deploy", "--only=code", "--format=json", cwd=tmp_path)
     assert printed.exit_code == 0, printed.stderr
     lines = [shlex.split(row["command"]) for row in printed.document["steps"]]
-    whole = [step for step in deploy.commands(loaded, Path(stage.FOLDER)) if step.deploys]
+    whole = [step for step in deploy.commands(loaded, Path(config.STAGED_FOLDER)) if step.deploys]
     left = ("--no-allow-unauthenticated", "--quiet")
     assert lines == [[word for word in step.words if word not in left] + ["--quiet"] for step in whole]
     assert [words[3] for words in lines] == ["vertexrig", "vertexrig-requests", "vertexrig-files"]

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from tests.support import clouds, functions, tools
 from vertexrig.cli import function
+from vertexrig.project import config
 from vertexrig.trigger import stage
 
 JSON = {"Content-Type": "application/json"}
@@ -84,7 +85,7 @@ def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path, mon
         port = taken.getsockname()[1]
         done = CliRunner().invoke(function.command, ["serve", f"--port={port}"])
     assert f"port {port} of 127.0.0.1 cannot be used" in str(done.exception) and "--port" in str(done.exception)
-    assert not (tmp_path / stage.SERVED).exists() and not (tmp_path / stage.FOLDER).exists()
+    assert not (tmp_path / stage.SERVED).exists() and not (tmp_path / config.STAGED_FOLDER).exists()
 
 
 def test_ctrl_c_while_the_function_is_imported(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.support import clouds, tools
 from tests.vertexrig.trigger.test_deploy import EVERYTHING, RIGHTS, WITH_RUN
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.trigger import alerts, deploy, schedules, stage, terraform
+from vertexrig.trigger import alerts, deploy, schedules, terraform
 
 URI = "https://vertexrig-1.run.app"
 NUMBER = "${data.google_project.trigger.number}"
@@ -374,7 +374,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert made[4].name == f"source-{hashlib.sha256(made[4].read_bytes()).hexdigest()[:12]}.zip"
     assert made[4].name in (tmp_path / "tf/main.tf").read_text()
     with zipfile.ZipFile(made[4]) as packed:
-        staged = tmp_path / stage.FOLDER
+        staged = tmp_path / config.STAGED_FOLDER
         assert set(packed.namelist()) == {
             one.relative_to(staged).as_posix() for one in staged.rglob("*") if one.is_file()
         }
