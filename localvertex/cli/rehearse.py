@@ -114,8 +114,8 @@ def command(
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
-    nothing = all_failed(done.trials)
-    if not done.succeeded or nothing:
+    no_result = all_failed(done.trials)
+    if not done.succeeded or no_result:
         # Without --quiet, the output and the hint were shown as they came.
         if done.quoted_output and quiet:
             streams.note(f"\n{done.failed_replica or name} ended with:\n{done.quoted_output}\n")
@@ -123,7 +123,7 @@ def command(
             streams.note(f"hint: {done.hint}")
     if not done.succeeded:
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
-    if nothing:
+    if no_result:
         # by max_failed_trial_count the sweep has succeeded, but it is not worth running on Vertex AI
         count = len(done.trials)
         streams.note(f"{name} has no result: {f'all {count} trials' if count > 1 else 'its only trial'} failed")

@@ -74,7 +74,7 @@ class JobMethods:
                 f"Cancel{message}": partial(self.cancel, kind),
             }
         for service, names in EMPTY_LISTS.items():
-            tables[service] = {**tables.get(service, {}), **dict.fromkeys(names, _nothing)}
+            tables.setdefault(service, {}).update(dict.fromkeys(names, _nothing))
         operations: dict[str, Method] = {
             "ListOperations": partial(self.list, OPERATIONS),
             "GetOperation": self.operation,

@@ -26,7 +26,7 @@ from vertexrig.checks.model import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, C
 from vertexrig.checks.storage import OUTPUT, OUTPUT_KEYS
 from vertexrig.errors import did_you_mean, meant, nearest
 from vertexrig.finding import REMOVE, Edit, Severity, write
-from vertexrig.package.image_modules import is_library
+from vertexrig.package.image_modules import own_module
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
 from vertexrig.spec.placeholders import trial_values
@@ -97,15 +97,10 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
             severity = None if problem.code == "syntax" else Severity.WARNING
             if problem.code == "syntax" and newer:
                 severity = Severity.WARNING  # what is an error here may be right there
-                message += (
-                    f". This Python is {_this_python()}, and the image has Python {newer}, which knows more syntax"
-                )
+                here = ".".join(map(str, sys.version_info[:2]))
+                message += f". This Python is {here}, and the image has Python {newer}, which knows more syntax"
                 fix = f"run vertexrig with Python {newer}, or correct the trainer"
             yield Problem(_program(document), message, fix, severity)
-
-
-def _this_python() -> str:
-    return f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _newer_python(trainer: TrainerSource) -> str:
@@ -142,13 +137,10 @@ def _beside(document: Document, context: Context, trainer: TrainerSource) -> Ite
     if not packaged or any(fit.refusals for _, fit in context.fits()):
         return  # an image may have the folder on its path; a refusal says it already
     for item in trainer.imports:
-        top = item.module.split(".")[0]
-        if item.beside and not item.caught and not is_library(top):
-            package = item.beside.rpartition(".")[0]
-            message = f"{item.where} imports {item.module}, and the trainer has only {item.beside}"
-            fix = f"write `from {package} import {top}`, or `from {item.beside} import NAME`"
+        if not item.caught and (own := own_module(item)):
+            message = f"{item.where} imports {item.module}, and the trainer has only {own}"
             # a requirement may bring a module of that name
-            yield Problem(packaged[0].program_path, message, fix, Severity.WARNING)
+            yield Problem(packaged[0].program_path, message, item.correction, Severity.WARNING)
 
 
 def _program(document: Document) -> str:

@@ -290,10 +290,10 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, form
     found = kept.rows(first, schedule or "")
     kept.settle(found, loaded, remote.service(loaded), Workspace(loaded).catalog)
     rows = [row for row in found if str(row["time"]) >= times.rfc3339(first, 3)][:last]
-    headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
-    result(format_, {"deliveries": rows}, lambda: table(headings, [line for row in rows for line in _delivered(row)]))
     if not rows and schedule and schedule not in loaded.project.schedules:
         raise _unknown(schedule, loaded.project.schedules)
+    headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
+    result(format_, {"deliveries": rows}, lambda: table(headings, [line for row in rows for line in _delivered(row)]))
     if not rows:
         streams.note(f"no delivery since {times.rfc3339(first, 0)}")
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vertexrig.trainer_source.trainer_model import Import
 
 SUPPLIED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -97,10 +101,13 @@ def is_supplied(top: str, tf_version: str | None) -> bool:
     return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
 
 
-def is_library(top: str) -> bool:
-    """Whether a top-level module is known to be one of some distribution, so that a trainer's file of its name says nothing."""
+def own_module(item: Import) -> str:
+    """Return the trainer's module that an import means and does not find, such as `trainer.model`; "" if it may mean a distribution's."""
+    if not item.beside:
+        return ""
+    top = item.module.split(".")[0]
     known = {*BRINGS, *IMPORT_NAMES, *_NAMED_LIKE_FILES}.union(*BRINGS.values())
-    return is_supplied(top, None) or top.lower() in declared_modules(known)
+    return "" if is_supplied(top, None) or top.lower() in declared_modules(known) else item.beside
 
 
 def distribution_of(top: str) -> str:

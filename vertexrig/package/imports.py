@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
-from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_library, is_supplied
+from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied, own_module
 from vertexrig.package.lock_files import locked
 from vertexrig.package.requirements import Requirement
 from vertexrig.package.sources import Sources
@@ -113,10 +113,8 @@ def third_party(
 
 def _own(item: Import, top: str, folder: Path) -> str:
     """Return why an import does not find the module of the trainer that it means, as the end of a message; empty if there is none."""
-    if item.beside and not is_library(top):
-        package = item.beside.rpartition(".")[0]
-        return f", and Python finds it only as {item.beside}. Write `from {package} import {top}`, or `from {item.beside} import NAME`"
-    return hint(folder, top)
+    own = own_module(item)
+    return f", and Python finds it only as {own}: {item.correction}" if own else hint(folder, top)
 
 
 def _named_nowhere(item: Import, top: str, folder: Path) -> str:

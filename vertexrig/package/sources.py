@@ -25,7 +25,7 @@ from vertexrig.package.folders import (
     read_bytes,
     why_outside,
 )
-from vertexrig.package.image_modules import distribution_of, is_library, is_supplied, normalise
+from vertexrig.package.image_modules import distribution_of, is_supplied, normalise, own_module
 from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
@@ -384,7 +384,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
         if item.kind != "other" or item.caught or is_supplied(top, tf_version):
             continue
         # verification says that the trainer's own file is not found; a distribution of that name from PyPI would hide it
-        if item.beside and not is_library(top):
+        if own_module(item):
             continue
         another = f"If it is another distribution, name it in {REQUIREMENTS}"
         # a folder of that name is there, so a file of it that is missing is more likely than a distribution from PyPI

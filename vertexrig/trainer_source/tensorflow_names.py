@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.modules import Module, full_name
 from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.trainer_model import OldName
 
-_ENDED_2_0 = frozenset(
-    f"tensorflow.{name}"
-    for name in """
+_ENDED = dict.fromkeys(
+    """
     contrib placeholder sparse_placeholder Session InteractiveSession app flags logging gfile python_io ConfigProto GPUOptions
     GraphKeys get_collection get_default_graph reset_default_graph global_variables_initializer local_variables_initializer
     get_variable variable_scope trainable_variables parse_single_example parse_example decode_csv decode_raw read_file
@@ -22,9 +20,10 @@ _ENDED_2_0 = frozenset(
     train.MomentumOptimizer train.RMSPropOptimizer train.Saver train.exponential_decay train.piecewise_constant
     train.get_global_step train.get_or_create_global_step train.match_filenames_once train.string_input_producer
     summary.FileWriter summary.merge_all
-    """.split()
-)
-_ENDED_2_16 = frozenset({"tensorflow.estimator"})
+    """.split(),
+    (2, 0),
+) | {"estimator": (2, 16)}
+"""The first release without a name of `tensorflow`."""
 _MOST_ASKED = 20
 _ERRORS = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
@@ -37,15 +36,18 @@ def old_names(code: Code, runs: Runs) -> Iterator[OldName]:
             continue
         for item in module.imports:
             if item.module.split(".")[0] == "tensorflow" and not item.caught:
-                full = f"{item.module}.{item.name}".rstrip(".")
-                yield from _old(full, module, item.line, item.at_import)
+                # `from tensorflow.contrib.layers import x` needs tensorflow.contrib first
+                parts = f"{item.module}.{item.name}".rstrip(".").split(".")
+                prefixes = (".".join(parts[:end]) for end in range(2, len(parts) + 1))
+                if name := next(filter(None, map(_removed, prefixes)), ""):
+                    yield OldName(module.file, item.line, f"tf.{name}", _ENDED[name], item.at_import)
         for node, _ in module.each(ast.Attribute):
             # whether a node is reached takes long to say: it is asked of old names only, and of a few of them
-            old = list(_old(full_name(node, module), module, node.lineno, False, exact=True))
-            if old and len(module.scope.names.get(_head(node), ())) == 1 and not runs.caught(node, module, _ERRORS):
+            name = _removed(full_name(node, module))
+            if name and len(module.scope.names.get(_head(node), ())) == 1 and not runs.caught(node, module, _ERRORS):
                 asked += 1
                 certain = asked <= _MOST_ASKED and runs.reached(node, module)
-                yield from (replace(one, certain=certain) for one in old)
+                yield OldName(module.file, node.lineno, f"tf.{name}", _ENDED[name], certain)
 
 
 def _knows_both(module: Module) -> bool:
@@ -59,9 +61,7 @@ def _head(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _old(full: str, module: Module, line: int, certain: bool, exact: bool = False) -> Iterator[OldName]:
-    """Yield the name itself, if it is old; of an import also one that it is below."""
-    for names, ended in ((_ENDED_2_0, (2, 0)), (_ENDED_2_16, (2, 16))):
-        found = next((name for name in names if full == name or (not exact and full.startswith(f"{name}."))), "")
-        if found:
-            yield OldName(module.file, line, found.replace("tensorflow.", "tf.", 1), ended, certain)
+def _removed(full: str) -> str:
+    """Return the name below tensorflow of a full name, such as `tensorflow.placeholder`; "" if no release has removed it."""
+    name = full.removeprefix("tensorflow.")
+    return name if name != full and name in _ENDED else ""

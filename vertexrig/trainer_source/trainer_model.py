@@ -185,6 +185,12 @@ class Import(_InFile):
     at_import: bool
     beside: str = ""
 
+    @property
+    def correction(self) -> str:
+        """How an import is written that finds `beside`."""
+        package, _, module = self.beside.rpartition(".")
+        return f"write `from {package} import {module}`, or `from {self.beside} import NAME`"
+
 
 @dataclass(frozen=True)
 class Save(_InFile):

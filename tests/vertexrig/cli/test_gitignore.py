@@ -31,7 +31,7 @@ SLOW = {
 
 @pytest.mark.parametrize("lines", SLOW.values(), ids=SLOW)
 def test_no_pattern_hangs_a_check(lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With patterns that make a matcher try many ways a check ends, or says that it needs a smaller folder."""
+    """With patterns that make a matcher try many ways a check ends, or says that git takes too long."""
     monkeypatch.setattr(find_files, "GIT_SECONDS", 1)
     deep = tmp_path.joinpath(*["a"] * 100)
     deep.mkdir(parents=True)

@@ -91,6 +91,7 @@ def test_the_history_of_an_unknown_schedule_is_refused(tmp_path: Path, monkeypat
     monkeypatch.setattr(remote, "own", lambda *_: here.store)
     monkeypatch.setattr(remote, "service", lambda *_: here.vertex)
     file = f"--file={here.folder}/vertexrig.yaml"
-    done = CliRunner().invoke(schedule.command, ["history", "nihgtly", file])
+    done = CliRunner().invoke(schedule.command, ["history", "nihgtly", file, "--format=json"])
+    assert not done.stdout  # the document of the error is the only one
     assert "there is no schedule 'nihgtly'. Did you mean 'nightly'?" in str(done.exception)
     assert CliRunner().invoke(schedule.command, ["history", "nightly", file]).exit_code == 0
